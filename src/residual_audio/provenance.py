@@ -1,0 +1,152 @@
+"""What produced this file: versions, hashes, seed and command, and nothing about whose machine it was."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import platform
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from residual_audio import __version__
+
+# distributions whose version can change a number
+PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "transformers", "soundfile", "soxr")
+
+# An absolute path, alone or after `name:`, `--option=` or a quote: /home/ann/x, ~/x, C:\x, \\host\x.
+# A URL is matched first, so that its slashes are left alone.
+_ABSOLUTE = re.compile(
+    r"""(?P<url>\w+://\S*)
+    |(?<![^\s:=,;'"(\[])(?:~[\w.-]*)?(?:[A-Za-z]:)?[\\/](?!\s)[^\s:=,;'")\]]*""",
+    re.VERBOSE,
+)
+
+
+def collect(
+    model: Any = None, dataset: Any = None, seed: int | None = None, **extra: Any
+) -> dict[str, Any]:
+    """Provenance of a result, ready for JSON.
+
+    `model` is anything with `name`, `family` and `sha256`; `dataset` anything with `name`, `clips`
+    and `fingerprint()`. Both may be lists. `extra` is recorded as given, with paths shortened.
+    """
+    record: dict[str, Any] = {
+        "package": "residual-audio",
+        "version": __version__,
+        "python": platform.python_version(),
+        "packages": versions(),
+        # neither the node name nor the kernel build, which may carry a host's or a person's name
+        "platform": {"system": platform.system(), "machine": platform.machine()},
+        "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command_line(),
+        "seed": seed,
+    }
+    if model is not None:
+        record["model"] = _each(model, _describe_model)
+    if dataset is not None:
+        record["dataset"] = _each(dataset, _describe_dataset)
+    return record | {name: plain(value) for name, value in extra.items()}
+
+
+def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Installed versions, read from metadata so that nothing heavy is imported for it."""
+    found: dict[str, str] = {}
+    for name in packages:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def command_line(argv: list[str] | None = None) -> list[str]:
+    """The command as typed, absolute paths reduced to their last part."""
+    given = sys.argv if argv is None else argv
+    if not given:
+        return []
+    return [Path(given[0]).name, *(without_machine_paths(argument) for argument in given[1:])]
+
+
+def without_machine_paths(text: str) -> str:
+    """`laion:/home/ann/clap.pt` → `laion:…/clap.pt`; relative paths stay as they are."""
+
+    def shorten(found: re.Match[str]) -> str:
+        if found["url"]:
+            return found["url"]
+        parts = [part for part in re.split(r"[\\/]+", found.group()) if part]
+        # a bare "~" or drive has no last part worth keeping
+        return f"…/{parts[-1]}" if parts and not parts[-1].startswith("~") else "…"
+
+    whole = text.strip()
+    # a path that is one argument may hold spaces, which the pattern inside prose cannot cross
+    if re.match(r"(?:~[\w.-]*)?(?:[A-Za-z]:)?[\\/]", whole):
+        name = re.split(r"[\\/]+", whole.rstrip("\\/"))[-1]
+        return f"…/{name}" if name and not re.fullmatch(r"~.*|[A-Za-z]:", name) else "…"
+    return _ABSOLUTE.sub(shorten, text)
+
+
+def sha256_file(path: Path) -> str:
+    """Hex digest of a file's bytes, read in pieces."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def plain(value: Any) -> Any:
+    """Value as JSON types: paths shortened, arrays to lists, numbers that are not finite to None."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, str):
+        return without_machine_paths(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Path):
+        return without_machine_paths(str(value))
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(plain(item) for item in value)
+    if isinstance(value, Iterable):
+        return [plain(item) for item in value]
+    return without_machine_paths(str(value))
+
+
+def _each(value: Any, describe: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [describe(item) for item in value]
+    return describe(value)
+
+
+def _describe_model(model: Any) -> dict[str, Any]:
+    if isinstance(model, str):
+        return {"name": without_machine_paths(model)}
+    record = {"name": without_machine_paths(str(getattr(model, "name", type(model).__name__)))}
+    for field in ("family", "sha256"):
+        value = getattr(model, field, None)
+        if value is not None:
+            record[field] = str(value)
+    return record
+
+
+def _describe_dataset(dataset: Any) -> dict[str, Any]:
+    if isinstance(dataset, str):
+        return {"name": without_machine_paths(dataset)}
+    record: dict[str, Any] = {"name": without_machine_paths(str(dataset.name))}
+    if hasattr(dataset, "fingerprint"):
+        record["fingerprint"] = dataset.fingerprint()
+    if hasattr(dataset, "clips"):
+        record["n_clips"] = len(dataset.clips)
+    return record
