@@ -1,0 +1,115 @@
+"""What every audio encoder offers: named sites, a tap on each, an edit at each, a start anywhere.
+
+Points of a block, in order of computation:
+
+- `stream`  residual stream entering the block                    [clip, token, width]
+- `raw`     head outputs before W_O (attention sites)             [clip, token, head, d_head]
+- `maps`    attention probabilities, explicit only when tapped    [clip, window, head, query, key]
+- `out`     what the site adds to the stream (after W_O, or MLP)  [clip, token, width]
+
+and of the encoder: `scale` (1/σ of each token at the norm that ends a stage, [clip, token]) and
+`end` (stream at the end of a stage, before merging).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from residual_audio.errors import InputError
+from residual_audio.types import Site
+
+Features = Tensor | tuple[Tensor, Tensor]
+"""What a front-end gives: log-mel [clip, frame, mel]; with fusion, [clip, 4, frame, mel] and which
+clips are longer than the window [clip]."""
+
+Edit = Mapping[tuple[Site, str], Callable[[Tensor], Tensor]]
+"""(site, `raw` or `out`) → a function of the tensor there; gradients flow through it."""
+
+
+class Tap(Protocol):
+    """Receives values while the encoder runs; asked only for the points it names."""
+
+    points: frozenset[str]
+
+    def __call__(self, point: str, where: Site | int, value: Tensor) -> None: ...
+
+
+@dataclass(frozen=True)
+class State:
+    """The residual stream at a block boundary: what enters block `block` (counted over all stages)."""
+
+    block: int
+    tokens: Tensor
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What a forward pass gives: pooled latent and final tokens."""
+
+    latent: Tensor
+    """[clip, latent]"""
+    tokens: Tensor
+    """[clip, token, latent], after the final norm."""
+    values: Tensor | None = None
+    """Final tokens of the value path (MGA-CLAP), in the same order."""
+
+
+class Encoder(Protocol):
+    """An audio encoder of this package: a torch module with sites."""
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """Every place that adds to the residual stream, in order of computation."""
+
+    def encode(
+        self,
+        features: Features | None,
+        *,
+        tap: Tap | None = None,
+        edit: Edit | None = None,
+        start: State | None = None,
+    ) -> Encoded:
+        """Run from the features, or from a saved state."""
+
+    def output_projection(self, site: Site) -> tuple[Tensor, Tensor]:
+        """W_O [n_heads · d_head, width] (rows of head h at h · d_head) and its bias [width]."""
+
+
+def check_edit(edit: Edit, sites: tuple[Site, ...]) -> None:
+    """Refuse an edit at a place that does not exist, rather than ignore it."""
+    known = set(sites)
+    for site, point in edit:
+        if site not in known:
+            raise InputError(f"no site {site} in this encoder; the first is {sites[0]}")
+        if point not in ("raw", "out") or (point == "raw" and site.kind != "attention"):
+            raise InputError(f"cannot edit '{point}' at {site}: use 'raw' (attention only) or 'out'")
+
+
+class States:
+    """A tap that keeps the stream entering chosen blocks, ready to start from."""
+
+    points = frozenset({"stream"})
+
+    def __init__(self, encoder_sites: tuple[Site, ...], blocks: set[int]) -> None:
+        attention = [site for site in encoder_sites if site.kind == "attention"]
+        self._index = {site: i for i, site in enumerate(attention)}
+        self._blocks = blocks
+        self.states: dict[int, State] = {}
+
+    def __call__(self, point: str, where: Site | int, value: Tensor) -> None:
+        if isinstance(where, Site) and self._index[where] in self._blocks:
+            block = self._index[where]
+            self.states[block] = State(block, value.detach())
+
+
+def mean_over_tokens(value: Tensor) -> Tensor:
+    """Mean over the token axis, in one pass of a matrix product (faster than `mean` on CPU)."""
+    clip, token = value.shape[:2]
+    flat = value.reshape(clip, token, -1)
+    weights = torch.full((clip, 1, token), 1.0 / token, dtype=value.dtype, device=value.device)
+    return torch.bmm(weights, flat).reshape(clip, *value.shape[2:])

@@ -1,0 +1,377 @@
+"""HTS-AT, one implementation for every checkpoint family and every size.
+
+Tokens are kept in Z-order (Morton order) from the patch embedding on. In that order each aligned
+window of every stage is contiguous and the four tokens that merge are neighbours, in the slot
+order (0,0), (1,0), (0,1), (1,1) of patch merging. So unshifted blocks and merging move no data;
+only shifted blocks gather, by one precomputed permutation.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from residual_audio.errors import InputError, ModelError
+from residual_audio.models.encoder import Edit, Encoded, Features, State, Tap, check_edit
+from residual_audio.models.fusion import FusionPatches
+from residual_audio.types import Site
+
+
+@dataclass(frozen=True)
+class HTSATConfig:
+    """Everything that shapes the encoder; the defaults are HTS-AT tiny."""
+
+    embed_dim: int = 96
+    depths: tuple[int, ...] = (2, 2, 6, 2)
+    n_heads: tuple[int, ...] = (4, 8, 16, 32)
+    window: int = 8
+    spec_size: int = 256
+    patch: int = 4
+    n_mels: int = 64
+    mlp_ratio: float = 4.0
+    norm_eps: float = 1e-5
+    fusion: bool = False
+    """LAION's 4-channel input for long clips (`aff_2d`)."""
+    value_path: bool = False
+    """MGA-CLAP: the last block also passes its values on without attention."""
+
+    def __post_init__(self) -> None:
+        grid = self.spec_size // self.patch
+        stages = len(self.depths)
+        if grid & (grid - 1) or self.window & (self.window - 1) or grid >> (stages - 1) < 1:
+            raise InputError(
+                f"HTS-AT needs a token grid and a window that are powers of two; "
+                f"spec_size {self.spec_size} / patch {self.patch} = {grid}, window {self.window}"
+            )
+        if self.spec_size % self.n_mels:
+            raise InputError(f"spec_size {self.spec_size} is not a multiple of n_mels {self.n_mels}")
+
+    @property
+    def n_frames(self) -> int:
+        """Frames the log-mel is stretched to: the folded image holds spec_size² values."""
+        return self.spec_size * (self.spec_size // self.n_mels)
+
+    @property
+    def latent(self) -> int:
+        return self.embed_dim << (len(self.depths) - 1)
+
+    def grid(self, stage: int) -> int:
+        """Side of the token grid of a stage."""
+        return self.spec_size // self.patch >> stage
+
+    def width(self, stage: int) -> int:
+        return self.embed_dim << stage
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def z_order(side: int) -> Tensor:
+    """Raster index of each token in Z-order; the row bit is the fast one, as in patch merging."""
+    code = torch.arange(side * side)
+    row = torch.zeros_like(code)
+    column = torch.zeros_like(code)
+    for bit in range(int(math.log2(side))):
+        row |= ((code >> (2 * bit)) & 1) << bit
+        column |= ((code >> (2 * bit + 1)) & 1) << bit
+    return row * side + column
+
+
+def relative_index(window: int) -> Tensor:
+    """[window², window²] rows of the bias table for query and key, both in Z-order."""
+    order = z_order(window)
+    row, column = order // window, order % window
+    rows = row[:, None] - row[None, :] + window - 1
+    columns = column[:, None] - column[None, :] + window - 1
+    return rows * (2 * window - 1) + columns
+
+
+def shifted_windows(side: int, window: int, shift: int) -> tuple[Tensor, Tensor]:
+    """The gather that makes shifted windows of a Z-ordered grid, and their mask (0 or −100)."""
+    order = z_order(side)
+    row, column = order // side, order % side
+    rank = torch.empty_like(order)  # raster → position in Z-order
+    rank[order] = torch.arange(side * side)
+    gather = rank[((row + shift) % side) * side + (column + shift) % side]
+    # Tokens that the roll brought together from opposite edges must not see each other.
+    edges = torch.tensor([side - window, side - shift])
+    region = torch.bucketize(row, edges, right=True) * 3 + torch.bucketize(column, edges, right=True)
+    region = region.reshape(-1, window * window)
+    mask = (region[:, :, None] != region[:, None, :]).float() * -100.0
+    return gather, mask
+
+
+class Block(nn.Module):
+    """One Swin block: window attention and MLP, each added to the stream."""
+
+    bias: Tensor
+    gather: Tensor
+    scatter: Tensor
+    mask: Tensor
+    rel_index: Tensor
+
+    def __init__(self, config: HTSATConfig, stage: int, index: int) -> None:
+        super().__init__()
+        width = config.width(stage)
+        side = config.grid(stage)
+        self.n_heads = config.n_heads[stage]
+        self.d_head = width // self.n_heads
+        self.window = min(config.window, side)
+        shift = config.window // 2 if index % 2 and side > config.window else 0
+        self.norm1 = nn.LayerNorm(width, eps=config.norm_eps)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.bias_table = nn.Parameter(torch.zeros((2 * self.window - 1) ** 2, self.n_heads))
+        self.proj = nn.Linear(width, width)
+        self.norm2 = nn.LayerNorm(width, eps=config.norm_eps)
+        hidden = int(width * config.mlp_ratio)
+        self.fc1 = nn.Linear(width, hidden)
+        self.fc2 = nn.Linear(hidden, width)
+        nn.init.trunc_normal_(self.bias_table, std=0.02)
+        self.register_buffer("rel_index", relative_index(self.window), persistent=False)
+        self.shifted = shift > 0
+        if self.shifted:
+            gather, mask = shifted_windows(side, self.window, shift)
+            self.register_buffer("gather", gather, persistent=False)
+            self.register_buffer("scatter", torch.argsort(gather), persistent=False)
+            self.register_buffer("mask", mask, persistent=False)
+        self._bias_cache: tuple[tuple[Any, ...], Tensor] | None = None
+
+    def attention_bias(self, n_clips: int) -> Tensor:
+        """Relative position bias plus shift mask, [1 or clip·window, head, query, key]."""
+        table = self.bias_table
+        key = (n_clips, table._version, table.data_ptr(), table.device, table.dtype)
+        tracked = torch.is_grad_enabled() and table.requires_grad
+        if not tracked and self._bias_cache is not None and self._bias_cache[0] == key:
+            return self._bias_cache[1]
+        bias = table[self.rel_index].permute(2, 0, 1)[None]  # 1 head query key
+        if self.shifted:
+            bias = bias + self.mask[:, None].to(bias.dtype)
+            bias = bias.repeat(n_clips, 1, 1, 1)
+        if not tracked:
+            self._bias_cache = (key, bias)
+        return bias
+
+    def attend(self, x: Tensor, maps: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Normed stream → raw head outputs in stream order, attention maps if asked, values."""
+        clip, token, width = x.shape
+        if self.shifted:
+            x = x.index_select(1, self.gather)
+        m = self.window * self.window
+        qkv = self.qkv(x).view(clip * token // m, m, 3, self.n_heads, self.d_head)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each: clip·window head token d_head
+        bias = self.attention_bias(clip)
+        probabilities = None
+        if maps:
+            scores = q @ k.transpose(-1, -2) / math.sqrt(self.d_head) + bias
+            probabilities = scores.softmax(-1)
+            raw = probabilities @ v
+            probabilities = probabilities.view(clip, -1, *probabilities.shape[1:])
+        else:
+            raw = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        raw = raw.transpose(1, 2).reshape(clip, token, width)
+        if self.shifted:
+            raw = raw.index_select(1, self.scatter)
+        return raw, probabilities, v
+
+    def forward(
+        self, x: Tensor, attention: Site, mlp: Site, tap: Tap | None, edit: Edit
+    ) -> tuple[Tensor, Tensor]:
+        """Stream in → stream out, and the values (for the value path)."""
+        points = tap.points if tap is not None else frozenset[str]()
+        if tap is not None and "stream" in points:
+            tap("stream", attention, x)
+        raw, maps, values = self.attend(self.norm1(x), "maps" in points)
+        change = edit.get((attention, "raw"))
+        if change is not None or "raw" in points:
+            heads = raw.unflatten(-1, (self.n_heads, self.d_head))
+            if change is not None:
+                heads = change(heads)
+                raw = heads.flatten(-2)
+            if tap is not None and "raw" in points:
+                tap("raw", attention, heads)
+        if tap is not None and maps is not None:
+            tap("maps", attention, maps)
+        out = self._finish(attention, self.proj(raw), tap, points, edit)
+        x = x + out
+        out = self._finish(
+            mlp, self.fc2(F.gelu(self.fc1(self.norm2(x)))), tap, points, edit
+        )
+        return x + out, values
+
+    @staticmethod
+    def _finish(
+        site: Site, out: Tensor, tap: Tap | None, points: frozenset[str], edit: Edit
+    ) -> Tensor:
+        change = edit.get((site, "out"))
+        if change is not None:
+            out = change(out)
+        if tap is not None and "out" in points:
+            tap("out", site, out)
+        return out
+
+    def value_branch(self, x: Tensor, values: Tensor) -> Tensor:
+        """MGA-CLAP's value path of this block: no attention, no MLP."""
+        clip, token, width = x.shape
+        if self.shifted:
+            raise ModelError("the value path is only defined where the last block is not shifted")
+        v = x + self.proj(values.transpose(1, 2).reshape(clip, token, width))
+        return v + self.norm2(v)
+
+
+class Merge(nn.Module):
+    """2×2 neighbours → one token of twice the width."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(4 * width, eps=eps)
+        self.reduction = nn.Linear(4 * width, 2 * width, bias=False)
+
+
+def normalise(norm: nn.LayerNorm, x: Tensor, stage: int, tap: Tap | None) -> Tensor:
+    """LayerNorm; a tap on `scale` also receives 1/σ of every token."""
+    if tap is None or "scale" not in tap.points:
+        return norm(x)
+    out, _, scale = torch.native_layer_norm(
+        x, [x.shape[-1]], norm.weight, norm.bias, norm.eps
+    )
+    tap("scale", stage, scale[..., 0])
+    return out
+
+
+class HTSAT(nn.Module):
+    """Log-mel [clip, frame, mel] → latent [clip, latent]."""
+
+    def __init__(self, config: HTSATConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.mel_norm = nn.BatchNorm1d(config.n_mels)
+        self.patch = nn.Conv2d(1, config.embed_dim, config.patch, config.patch)
+        self.fusion = FusionPatches(config.embed_dim, config.patch) if config.fusion else None
+        self.patch_norm = nn.LayerNorm(config.embed_dim, eps=config.norm_eps)
+        self.stages = nn.ModuleList(
+            nn.ModuleList(Block(config, stage, i) for i in range(depth))
+            for stage, depth in enumerate(config.depths)
+        )
+        self.merges = nn.ModuleList(
+            Merge(config.width(stage), config.norm_eps) for stage in range(len(config.depths) - 1)
+        )
+        self.norm = nn.LayerNorm(config.latent, eps=config.norm_eps)
+        self.register_buffer("order", z_order(config.grid(0)), persistent=False)
+        self._sites = tuple(
+            Site(
+                stage,
+                block,
+                kind,  # type: ignore[arg-type]
+                config.n_heads[stage] if kind == "attention" else 0,
+                config.width(stage) // config.n_heads[stage] if kind == "attention" else 0,
+                config.width(stage),
+            )
+            for stage, depth in enumerate(config.depths)
+            for block in range(depth)
+            for kind in ("attention", "mlp")
+        )
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        return self._sites
+
+    @property
+    def blocks(self) -> list[Block]:
+        return [block for stage in self.stages for block in stage]  # type: ignore[union-attr, misc]
+
+    def output_projection(self, site: Site) -> tuple[Tensor, Tensor]:
+        block: Block = self.stages[site.stage][site.block]  # type: ignore[index, assignment]
+        return block.proj.weight.T, block.proj.bias
+
+    def token_grid(self, stage: int) -> Tensor:
+        """[token, 2] row (folded frequency) and column (time) of each token of a stage."""
+        side = self.config.grid(stage)
+        order = z_order(side)
+        return torch.stack([order // side, order % side], dim=1)
+
+    def image(self, features: Tensor) -> Tensor:
+        """Log-mel [n, frame, mel] → folded image [n, 1, spec, spec] (frequency up, time across)."""
+        x = self.mel_norm(features.transpose(1, 2))  # n mel frame
+        x = resize_frames(x, self.config.n_frames)
+        n, mel, frame = x.shape
+        fold = self.config.spec_size // mel
+        x = x.view(n, mel, fold, frame // fold).transpose(1, 2)  # n segment mel frame
+        return x.reshape(n, 1, fold * mel, frame // fold)
+
+    def embed(self, features: Features) -> Tensor:
+        """Patch tokens in Z-order, normed: [clip, token, embed_dim]."""
+        if isinstance(features, tuple):
+            if self.fusion is None:
+                raise InputError("this encoder has no fusion: give it one log-mel a clip")
+            mels, longer = features
+            images = self.image(mels.flatten(0, 1)).unflatten(0, mels.shape[:2])
+            x = self.fusion(self.patch, images[:, :, 0], longer)
+        else:
+            x = self.patch(self.image(features))
+        x = x.flatten(2).transpose(1, 2).index_select(1, self.order)  # type: ignore[arg-type]
+        return self.patch_norm(x)
+
+    def encode(
+        self,
+        features: Features | None,
+        *,
+        tap: Tap | None = None,
+        edit: Edit | None = None,
+        start: State | None = None,
+    ) -> Encoded:
+        edit = edit or {}
+        if edit:
+            check_edit(edit, self.sites)
+        if start is not None:
+            x, first = start.tokens, start.block
+        elif features is not None:
+            x, first = self.embed(features), 0
+        else:
+            raise InputError("encode needs features, or a state to start from")
+        values = None
+        index = 0
+        last_stage = len(self.stages) - 1
+        for stage, blocks in enumerate(self.stages):
+            for block in blocks:  # type: ignore[union-attr]
+                if index >= first:
+                    attention, mlp = self._sites[2 * index], self._sites[2 * index + 1]
+                    entering = x
+                    x, values = block(x, attention, mlp, tap, edit)
+                index += 1
+            if index <= first:
+                continue  # the saved state is already past this merge
+            if tap is not None and "end" in tap.points:
+                tap("end", stage, x)
+            if stage < last_stage:
+                merge: Merge = self.merges[stage]  # type: ignore[assignment]
+                x = x.reshape(x.shape[0], x.shape[1] // 4, 4 * x.shape[2])
+                x = merge.reduction(normalise(merge.norm, x, stage, tap))
+        tokens = normalise(self.norm, x, last_stage, tap)
+        if self.config.value_path and values is not None:
+            values = self.norm(self.blocks[-1].value_branch(entering, values))
+        else:
+            values = None
+        return Encoded(latent=tokens.mean(1), tokens=tokens, values=values)
+
+    def forward(self, features: Features) -> Tensor:
+        return self.encode(features).latent
+
+
+def resize_frames(x: Tensor, n_frames: int) -> Tensor:
+    """[n, mel, frame] → [n, mel, n_frames] by bicubic interpolation with aligned corners."""
+    if x.shape[-1] == n_frames:
+        return x
+    if x.shape[-1] > n_frames:
+        raise InputError(f"{x.shape[-1]} frames do not fit the encoder's {n_frames}")
+    return x @ bicubic_matrix(x.shape[-1], n_frames).to(x)
+
+
+def bicubic_matrix(n_in: int, n_out: int) -> Tensor:
+    """[n_in, n_out] weights of torch's bicubic interpolation (a = −0.75, edges repeated)."""
+    identity = torch.eye(n_in, dtype=torch.float32)[None, None]
+    return F.interpolate(identity, size=(n_in, n_out), mode="bicubic", align_corners=True)[0, 0]
