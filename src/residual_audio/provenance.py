@@ -1,4 +1,4 @@
-"""What produced this file: versions, hashes, seed and command, and nothing about whose machine it was."""
+"""What produced this file: versions, hashes, seed, command; nothing about whose machine it was."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from residual_audio import __version__
 # distributions whose version can change a number
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "transformers", "soundfile", "soxr")
 
-# An absolute path, alone or after `name:`, `--option=` or a quote: /home/ann/x, ~/x, C:\x, \\host\x.
+# An absolute path, alone or after `name:`, `--option=` or a quote: /home/ann/x, ~/x, C:\x.
 # A URL is matched first, so that its slashes are left alone.
 _ABSOLUTE = re.compile(
     r"""(?P<url>\w+://\S*)
@@ -100,7 +100,7 @@ def sha256_file(path: Path) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Value as JSON types: paths shortened, arrays to lists, numbers that are not finite to None."""
+    """Value as JSON types: paths shortened, arrays to lists, non-finite numbers to None."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, str):
