@@ -1,0 +1,100 @@
+"""Bootstrap over clips: how much would a number move with another sample of recordings?
+
+Resamples are drawn as counts (how often each item is taken), so that a mean, a covariance or a
+class score of every resample is one matrix product. With `groups`, whole groups are drawn: two
+takes of one recording are not two independent observations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from residual_audio.errors import InputError
+
+Array = npt.NDArray[Any]
+
+
+def resample_counts(
+    n: int,
+    n_resamples: int,
+    rng: np.random.Generator,
+    groups: Sequence[Any] | Array | None = None,
+) -> Array:
+    """How often each of `n` items is drawn in each resample: integers [n_resamples, n].
+
+    Without groups every row sums to n; with groups a row holds as many whole groups as there are,
+    so its sum varies with their sizes.
+    """
+    if n < 1 or n_resamples < 1:
+        raise InputError(f"cannot draw {n_resamples} resamples of {n} items: both must be positive")
+    if groups is None:
+        draws = rng.integers(0, n, size=(n_resamples, n))
+        return _count(draws, n)
+    names, member = np.unique(np.asarray(groups), return_inverse=True)
+    if member.shape != (n,):
+        raise InputError(f"{member.size} groups were given for {n} items")
+    draws = rng.integers(0, len(names), size=(n_resamples, len(names)))
+    return _count(draws, len(names))[:, member]
+
+
+def _count(draws: Array, n: int) -> Array:
+    n_resamples = len(draws)
+    flat = draws + n * np.arange(n_resamples)[:, None]
+    return np.bincount(flat.ravel(), minlength=n * n_resamples).reshape(n_resamples, n)
+
+
+def percentile_interval(samples: Array, level: float = 0.95, axis: int = 0) -> tuple[Array, Array]:
+    """Lower and upper end of the percentile interval along `axis`; NaN samples are left out."""
+    if not 0 < level < 1:
+        raise InputError(f"level {level} is not between 0 and 1")
+    samples = np.asarray(samples, dtype=np.float64)
+    shape = np.delete(np.array(samples.shape), axis)
+    if samples.size == 0 or np.isnan(samples).all():
+        return np.full(shape, np.nan), np.full(shape, np.nan)
+    with np.errstate(invalid="ignore"):
+        ends = np.nanquantile(samples, [(1 - level) / 2, (1 + level) / 2], axis=axis)
+    return ends[0], ends[1]
+
+
+def bootstrap(
+    statistic: Callable[[Array], Any],
+    n: int,
+    *,
+    rng: np.random.Generator,
+    n_resamples: int = 1000,
+    level: float = 0.95,
+    groups: Sequence[Any] | Array | None = None,
+) -> tuple[Array, Array]:
+    """Percentile interval of `statistic(indices)`, where `indices` are the drawn items, repeated."""
+    counts = resample_counts(n, n_resamples, rng, groups)
+    items = np.arange(n)
+    samples = np.stack(
+        [np.asarray(statistic(np.repeat(items, row)), dtype=np.float64) for row in counts]
+    )
+    return percentile_interval(samples, level)
+
+
+def bootstrap_mean(
+    values: Array,
+    *,
+    rng: np.random.Generator,
+    n_resamples: int = 1000,
+    level: float = 0.95,
+    groups: Sequence[Any] | Array | None = None,
+) -> tuple[Array, Array]:
+    """Percentile interval of the mean over the first axis of `values` [n, …]; one matrix product.
+
+    Items that are NaN are left out of every mean.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    flat = values.reshape(len(values), -1)  # item, quantity
+    counts = resample_counts(len(flat), n_resamples, rng, groups).astype(np.float64)
+    known = ~np.isnan(flat)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = (counts @ np.where(known, flat, 0.0)) / (counts @ known)
+    low, high = percentile_interval(means, level)
+    return low.reshape(values.shape[1:]), high.reshape(values.shape[1:])
