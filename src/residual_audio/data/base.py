@@ -1,0 +1,227 @@
+"""What every data set offers: clips with labels, captions, folds and groups, and their sound."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from residual_audio.errors import AudioError, DatasetError, InputError
+from residual_audio.types import Clip
+
+Wave = npt.NDArray[np.float32]
+
+TEMPLATE = "This is a sound of {}."
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a data set is, under which terms, and where to get it."""
+
+    name: str
+    title: str
+    task: str
+    """labels, captions or pairs."""
+    licence: str
+    citation: str
+    url: str
+    layout: str
+    """Files below the root, as people have them after unpacking the release."""
+    download: str
+    """What to download and where to put it."""
+    n_clips: int | None = None
+    """Clips of the full release; None where there is no such number."""
+    n_classes: int | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Clips of each fold or split of the full release, by its name."""
+    group: str = ""
+    """What a group is, so that one can judge what splits keep together."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Options of the loader and what they do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One compositional item: caption i describes clip i, the words are (nearly) the same."""
+
+    id: str
+    captions: tuple[str, ...]
+    """Of the pair, the reversed pair and, where there is one, the triplet."""
+    clips: tuple[Clip, ...]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Clips in a fixed order, and how to read them. Metadata is in memory, sound is not."""
+
+    name: str
+    root: Path | None
+    clips: Sequence[Clip]
+    card: Card
+    classes: tuple[str, ...] = ()
+    """Label texts as they stand in a prompt."""
+    template: str = TEMPLATE
+    pairs: Sequence[Pair] = ()
+    folds: Mapping[int, str] = field(default_factory=dict)
+    """Official fold number → its name ("1", "train" …)."""
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Clip id → why it has no sound. Such clips stay in `clips`."""
+    ignored: Mapping[str, str] = field(default_factory=dict)
+    """Files that look like clips but are not used → why."""
+    recipe: str = ""
+    """What else decides the content: the options of clips made on demand."""
+    make: Callable[[Clip, int], Wave] | None = None
+    """Makes the sound of a clip that has no file."""
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+    def status(self, clip: Clip) -> str:
+        """`ok`, or `skipped(reason)`."""
+        reason = self.missing.get(clip.id)
+        return "ok" if reason is None else f"skipped({reason})"
+
+    def read(self, clip: Clip, sample_rate_hz: int) -> Wave:
+        """The clip as float32 mono at the rate asked for."""
+        if clip.id in self.missing:
+            raise AudioError(f"'{clip.id}' of {self.name}: {self.missing[clip.id]}")
+        if clip.path is None:
+            if self.make is None:
+                raise AudioError(f"'{clip.id}' of {self.name} has no file")
+            return self.make(clip, sample_rate_hz)
+        from residual_audio.audio.decode import load_audio
+
+        return load_audio(clip.path, sample_rate_hz)
+
+    def prompts(self, template: str | None = None) -> tuple[str, ...]:
+        """One prompt a class."""
+        return tuple((template or self.template).replace("{}", label) for label in self.classes)
+
+    def fingerprint(self) -> str:
+        """sha256 over ids, labels, captions, folds, groups and file sizes; the same on every
+        machine that has the same data, wherever it lies."""
+        digest = hashlib.sha256(f"{self.name}\n{self.recipe}\n{len(self.clips)}\n".encode())
+        if isinstance(self.clips, tuple):  # otherwise they follow from the recipe
+            for clip in self.clips:
+                row = [clip.id, clip.label, clip.captions, clip.fold, clip.group, self._size(clip)]
+                digest.update(json.dumps(row, ensure_ascii=True).encode() + b"\n")
+        return digest.hexdigest()
+
+    def _size(self, clip: Clip) -> int | None:
+        if clip.path is None or clip.id in self.missing:
+            return None
+        try:
+            return clip.path.stat().st_size
+        except OSError:
+            return None
+
+    def select(
+        self,
+        folds: Iterable[int | str] | None = None,
+        limit: int | None = None,
+        classes: Iterable[str] | None = None,
+    ) -> Dataset:
+        """A part: of these folds (number or name), of these classes, and of at most `limit` clips
+        spread evenly over classes (over the whole order where there are no labels).
+
+        A limit counts clips that have sound; clips of a compositional item stay together.
+        """
+        wanted = None if folds is None else self._fold_numbers(folds)
+        labels = None if classes is None else self._labels(classes)
+        if limit is not None and limit < 1:
+            raise InputError(f"a limit of {limit} clips makes no sense: give 1 or more")
+        everything = wanted is None and labels is None
+        if everything and (limit is None or limit >= len(self.clips)):
+            return self
+        made = not isinstance(self.clips, tuple) and not self.pairs
+        if everything and made and limit:  # class after class: the first are spread already
+            return self._part([self.clips[i] for i in range(limit)])
+        clips = [
+            clip
+            for clip in self.clips
+            if (wanted is None or clip.fold in wanted) and (labels is None or clip.label in labels)
+        ]
+        if limit is not None and self.pairs:
+            return self._whole_pairs(clips, limit)
+        if limit is not None and limit < len(clips):
+            clips = spread([clip for clip in clips if clip.id not in self.missing], limit)
+        return self._part(clips)
+
+    def _part(self, clips: Sequence[Clip]) -> Dataset:
+        ids = {clip.id for clip in clips}
+        return replace(
+            self,
+            clips=tuple(clips),
+            pairs=tuple(p for p in self.pairs if all(c.id in ids for c in p.clips)),
+            missing={i: why for i, why in self.missing.items() if i in ids},
+        )
+
+    def _whole_pairs(self, clips: Sequence[Clip], limit: int) -> Dataset:
+        ids = {clip.id for clip in clips} - set(self.missing)
+        whole = [p for p in self.pairs if all(c.id in ids for c in p.clips)]
+        if not whole:
+            return self._part([])
+        items = max(1, min(len(whole), limit // max(len(p.clips) for p in whole)))
+        chosen = [whole[(2 * i + 1) * len(whole) // (2 * items)] for i in range(items)]
+        return self._part([clip for pair in chosen for clip in pair.clips])
+
+    def _fold_numbers(self, folds: Iterable[int | str]) -> set[int]:
+        by_name = {name: number for number, name in self.folds.items()}
+        by_name |= {str(number): number for number in self.folds}
+        found = set()
+        for fold in [folds] if isinstance(folds, int | str) else folds:
+            if str(fold) not in by_name:
+                there = ", ".join(self.folds.values()) or "none"
+                raise DatasetError(f"{self.name} has no fold '{fold}'; folds there: {there}")
+            found.add(by_name[str(fold)])
+        return found
+
+    def _labels(self, classes: Iterable[str]) -> set[str]:
+        wanted = {classes} if isinstance(classes, str) else set(classes)
+        unknown = sorted(wanted - set(self.classes))
+        if unknown:
+            raise DatasetError(
+                f"{self.name} has no class '{unknown[0]}'; it has: {', '.join(self.classes)}"
+            )
+        return wanted
+
+    def describe(self) -> dict[str, Any]:
+        """What a run records about it."""
+        return {
+            "name": self.name,
+            "n_clips": len(self.clips),
+            "n_missing": len(self.missing),
+            "n_classes": len(self.classes),
+            "n_pairs": len(self.pairs),
+            "fingerprint": self.fingerprint(),
+            "recipe": self.recipe or None,
+            "licence": self.card.licence,
+        }
+
+
+def spread(clips: Sequence[Clip], limit: int) -> list[Clip]:
+    """`limit` of the clips: as many of each class as of any other while they last, and within a
+    class at even steps through the order (which goes by fold and group). No chance involved."""
+    if limit >= len(clips):
+        return list(clips)
+    rows: dict[str | None, list[int]] = {}
+    for i, clip in enumerate(clips):
+        rows.setdefault(clip.label, []).append(i)
+    quota = dict.fromkeys(rows, 0)
+    left = limit
+    while left:
+        for label in rows:
+            if left and quota[label] < len(rows[label]):
+                quota[label] += 1
+                left -= 1
+    chosen = []
+    for label, members in rows.items():
+        k = quota[label]
+        chosen += [members[(2 * j + 1) * len(members) // (2 * k)] for j in range(k)]
+    return [clips[i] for i in sorted(chosen)]
