@@ -43,7 +43,9 @@ def build() -> typer.Typer:
 
 
 def _root(
-    version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and exit.", is_eager=True
+    ),
 ) -> None:
     if version:
         from residual_audio import __version__

@@ -9,12 +9,16 @@ import typer
 
 Model = Annotated[
     str,
-    typer.Option("--model", "-m", help="nano, hf:<repo or folder>, laion:<file.pt>, msclap:<file.pth> …"),
+    typer.Option(
+        "--model", "-m", help="nano, hf:<repo or folder>, laion:<file.pt>, msclap:<file.pth> …"
+    ),
 ]
 Models = Annotated[
     list[str], typer.Option("--model", "-m", help="A model name; give it several times to compare.")
 ]
-Dataset = Annotated[str, typer.Option("--dataset", "-d", help="Name of a data set (see `datasets`).")]
+Dataset = Annotated[
+    str, typer.Option("--dataset", "-d", help="Name of a data set (see `datasets`).")
+]
 Root = Annotated[Path | None, typer.Option("--root", help="Folder of the data set.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="Clips in one forward pass.")]

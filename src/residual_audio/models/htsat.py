@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from residual_audio.errors import InputError, ModelError
+from residual_audio.models.direct_path import MergedTokens
 from residual_audio.models.encoder import Edit, Encoded, Features, State, Tap, check_edit
 from residual_audio.models.fusion import FusionPatches
 from residual_audio.types import Site
@@ -39,6 +40,8 @@ class HTSATConfig:
     """LAION's 4-channel input for long clips (`aff_2d`)."""
     value_path: bool = False
     """MGA-CLAP: the last block also passes its values on without attention."""
+    pool: str = "mean"
+    """How final tokens become the latent: `mean`, or `max` (MGA-CLAP)."""
 
     def __post_init__(self) -> None:
         grid = self.spec_size // self.patch
@@ -49,7 +52,9 @@ class HTSATConfig:
                 f"spec_size {self.spec_size} / patch {self.patch} = {grid}, window {self.window}"
             )
         if self.spec_size % self.n_mels:
-            raise InputError(f"spec_size {self.spec_size} is not a multiple of n_mels {self.n_mels}")
+            raise InputError(
+                f"spec_size {self.spec_size} is not a multiple of n_mels {self.n_mels}"
+            )
 
     @property
     def n_frames(self) -> int:
@@ -69,6 +74,11 @@ class HTSATConfig:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> HTSATConfig:
+        lists = {"depths": tuple(values["depths"]), "n_heads": tuple(values["n_heads"])}
+        return cls(**{**values, **lists})
 
 
 def z_order(side: int) -> Tensor:
@@ -100,7 +110,9 @@ def shifted_windows(side: int, window: int, shift: int) -> tuple[Tensor, Tensor]
     gather = rank[((row + shift) % side) * side + (column + shift) % side]
     # Tokens that the roll brought together from opposite edges must not see each other.
     edges = torch.tensor([side - window, side - shift])
-    region = torch.bucketize(row, edges, right=True) * 3 + torch.bucketize(column, edges, right=True)
+    region = torch.bucketize(row, edges, right=True) * 3 + torch.bucketize(
+        column, edges, right=True
+    )
     region = region.reshape(-1, window * window)
     mask = (region[:, :, None] != region[:, None, :]).float() * -100.0
     return gather, mask
@@ -198,9 +210,7 @@ class Block(nn.Module):
             tap("maps", attention, maps)
         out = self._finish(attention, self.proj(raw), tap, points, edit)
         x = x + out
-        out = self._finish(
-            mlp, self.fc2(F.gelu(self.fc1(self.norm2(x)))), tap, points, edit
-        )
+        out = self._finish(mlp, self.fc2(F.gelu(self.fc1(self.norm2(x)))), tap, points, edit)
         return x + out, values
 
     @staticmethod
@@ -236,15 +246,17 @@ def normalise(norm: nn.LayerNorm, x: Tensor, stage: int, tap: Tap | None) -> Ten
     """LayerNorm; a tap on `scale` also receives 1/σ of every token."""
     if tap is None or "scale" not in tap.points:
         return norm(x)
-    out, _, scale = torch.native_layer_norm(
-        x, [x.shape[-1]], norm.weight, norm.bias, norm.eps
-    )
+    out, _, scale = torch.native_layer_norm(x, [x.shape[-1]], norm.weight, norm.bias, norm.eps)
     tap("scale", stage, scale[..., 0])
     return out
 
 
 class HTSAT(nn.Module):
     """Log-mel [clip, frame, mel] → latent [clip, latent]."""
+
+    kind = "htsat"
+    order: Tensor
+    raster: Tensor
 
     def __init__(self, config: HTSATConfig) -> None:
         super().__init__()
@@ -262,6 +274,8 @@ class HTSAT(nn.Module):
         )
         self.norm = nn.LayerNorm(config.latent, eps=config.norm_eps)
         self.register_buffer("order", z_order(config.grid(0)), persistent=False)
+        last = z_order(config.grid(len(config.depths) - 1))
+        self.register_buffer("raster", torch.argsort(last), persistent=False)
         self._sites = tuple(
             Site(
                 stage,
@@ -294,6 +308,32 @@ class HTSAT(nn.Module):
         order = z_order(side)
         return torch.stack([order // side, order % side], dim=1)
 
+    def time_frequency(self, stage: int, n_tokens: int) -> Tensor:
+        """[token, 2] true time and frequency step of each token, the fold undone."""
+        side = self.config.grid(stage)
+        fold = self.config.spec_size // self.config.n_mels
+        if side < fold:
+            raise ModelError(f"a token of stage {stage} spans several segments: it has no one time")
+        height = side // fold  # token rows of one segment
+        row, column = self.token_grid(stage).unbind(1)
+        return torch.stack([row // height * side + column, row % height], dim=1)
+
+    def window_grid(self, stage: int, n_tokens: int) -> Tensor:
+        """[token, 2] column (time) and row (frequency) of each token inside its window."""
+        side = min(self.config.window, self.config.grid(stage))
+        order = z_order(side)
+        return torch.stack([order % side, order // side], dim=1)
+
+    def direct_path(self) -> MergedTokens:
+        """How each token of each stage reaches the pooled latent, norm statistics frozen."""
+        if self.config.value_path or self.config.pool != "mean":
+            raise ModelError(
+                "the direct path needs a latent that is the mean of the final tokens; "
+                "this encoder (MGA-CLAP's value path) has none"
+            )
+        merges = [(merge.norm, merge.reduction.weight.T) for merge in self.merges]
+        return MergedTokens(merges, self.norm)  # type: ignore[arg-type]
+
     def image(self, features: Tensor) -> Tensor:
         """Log-mel [n, frame, mel] → folded image [n, 1, spec, spec] (frequency up, time across)."""
         x = self.mel_norm(features.transpose(1, 2))  # n mel frame
@@ -313,7 +353,7 @@ class HTSAT(nn.Module):
             x = self.fusion(self.patch, images[:, :, 0], longer)
         else:
             x = self.patch(self.image(features))
-        x = x.flatten(2).transpose(1, 2).index_select(1, self.order)  # type: ignore[arg-type]
+        x = x.flatten(2).transpose(1, 2).index_select(1, self.order)
         return self.patch_norm(x)
 
     def encode(
@@ -354,9 +394,11 @@ class HTSAT(nn.Module):
         tokens = normalise(self.norm, x, last_stage, tap)
         if self.config.value_path and values is not None:
             values = self.norm(self.blocks[-1].value_branch(entering, values))
+            values = values.index_select(1, self.raster)
         else:
             values = None
-        return Encoded(latent=tokens.mean(1), tokens=tokens, values=values)
+        latent = tokens.mean(1) if self.config.pool == "mean" else tokens.amax(1)
+        return Encoded(latent, tokens.index_select(1, self.raster), values)
 
     def forward(self, features: Features) -> Tensor:
         return self.encode(features).latent

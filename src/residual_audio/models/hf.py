@@ -1,0 +1,256 @@
+"""Hugging Face `ClapModel` folders and repositories, fused and unfused; and writing such folders."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from residual_audio.audio import specs
+from residual_audio.audio.frontend import FrontEndSpec
+from residual_audio.errors import ModelError
+from residual_audio.models.clap import AudioTextModel
+from residual_audio.models.files import read_json, write_folder
+from residual_audio.models.frontends import build_front_end
+from residual_audio.models.htsat import HTSAT, HTSATConfig
+from residual_audio.models.joint import MLP
+from residual_audio.models.swin_names import from_transformers, read_config, to_transformers
+from residual_audio.models.text import TokenizerSpec, TransformersText
+from residual_audio.models.weights import (
+    StateDict,
+    below,
+    get,
+    load_strict,
+    read_pickle,
+    read_safetensors,
+    sha256_of,
+)
+
+_SHORT = {"repeatpad": "repeat-pad", "repeat": "repeat-cut", "pad": "zero-pad"}
+_PATTERNS = ["*.json", "*.safetensors", "*.txt", "pytorch_model*.bin"]
+
+
+def load(ref: str) -> AudioTextModel:
+    """`ref` is a folder or a repository id such as `laion/clap-htsat-unfused`."""
+    folder = find_folder(ref)
+    config = read_json(folder / "config.json")
+    if config.get("model_type") != "clap":
+        raise ModelError(
+            f"'{ref}' is a '{config.get('model_type')}' model, not CLAP; "
+            "for audio-only encoders use ast:<folder> or whisper:<folder>"
+        )
+    state, sha256 = read_folder_weights(folder)
+    audio = config["audio_config"]
+    encoder = _encoder(below(state, "audio_model.audio_encoder."), audio, ref)
+    head = _projection(below(state, "audio_projection."), ref)
+    text = _text(state, config["text_config"], folder, ref)
+    return AudioTextModel(
+        name=f"hf:{ref}",
+        family="hf",
+        front_end=build_front_end(front_end_spec(folder, bool(audio.get("enable_fusion")))),
+        encoder=encoder,
+        head=head,
+        text=text,
+        logit_scale=math.exp(float(get(state, "logit_scale_a", ref))),
+        sha256=sha256,
+    )
+
+
+def find_folder(ref: str) -> Path:
+    """A local folder as it is; else the Hugging Face cache; else, when online, the hub."""
+    folder = Path(ref).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.exists() or ref.startswith((".", "/", "~")) or ref.count("/") != 1:
+        raise ModelError(f"'{ref}' is neither a folder nor a repository id like owner/name")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    try:
+        return Path(snapshot_download(ref, allow_patterns=_PATTERNS, local_files_only=True))
+    except (LocalEntryNotFoundError, OSError):
+        pass
+    try:
+        return Path(snapshot_download(ref, allow_patterns=_PATTERNS))
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:
+        raise ModelError(
+            f"'{ref}' is not in the Hugging Face cache and the hub gave nothing "
+            f"({type(error).__name__}). On a machine with network run `hf download {ref}` and copy "
+            f"the folder here, then use hf:<folder>; it needs config.json, model.safetensors, "
+            f"preprocessor_config.json and tokenizer.json."
+        ) from error
+
+
+def read_folder_weights(folder: Path) -> tuple[StateDict, str]:
+    """Tensors of a transformers folder (single, sharded or .bin) and the sha256 of their files."""
+    index = folder / "model.safetensors.index.json"
+    if (folder / "model.safetensors").is_file():
+        files = [folder / "model.safetensors"]
+    elif index.is_file():
+        names = sorted(set(read_json(index)["weight_map"].values()))
+        if any(Path(name).name != name for name in names):
+            raise ModelError(f"'{index}' names a file outside its folder; it was not read")
+        files = [folder / name for name in names]
+    elif (folder / "pytorch_model.bin").is_file():
+        path = folder / "pytorch_model.bin"
+        return read_pickle(path), sha256_of(path)
+    else:
+        raise ModelError(f"'{folder}' has no model.safetensors (nor shards, nor pytorch_model.bin)")
+    state: StateDict = {}
+    for file in files:
+        state.update(read_safetensors(file))
+    return state, sha256_of(*files)
+
+
+def front_end_spec(folder: Path, fusion: bool) -> FrontEndSpec:
+    """What preprocessor_config.json says; the released values where there is none."""
+    spec = specs.HF_FUSION if fusion else specs.HF
+    path = folder / "preprocessor_config.json"
+    if not path.is_file():
+        return spec
+    config = read_json(path)
+    if config.get("truncation", "rand_trunc") == "rand_trunc":
+        spec = replace(specs.HF, fusion=False)
+    rate = int(config.get("sampling_rate", spec.sample_rate_hz))
+    n_samples = int(config.get("nb_max_samples", config.get("max_length_s", 10) * rate))
+    padding = config.get("padding", "repeatpad")
+    if padding not in _SHORT:
+        raise ModelError(f"'{path}' has padding '{padding}'; known: {', '.join(_SHORT)}")
+    return replace(
+        spec,
+        sample_rate_hz=rate,
+        n_samples=n_samples,
+        n_fft=int(config.get("fft_window_size", spec.n_fft)),
+        hop_length=int(config.get("hop_length", spec.hop_length)),
+        n_mels=int(config.get("feature_size", spec.n_mels)),
+        f_min_hz=float(config.get("frequency_min", spec.f_min_hz)),
+        f_max_hz=float(config.get("frequency_max", spec.f_max_hz)),
+        short=_SHORT[padding],  # type: ignore[arg-type]
+    )
+
+
+def _encoder(state: StateDict, audio: dict[str, Any], where: str) -> HTSAT:
+    ours = from_transformers(state)
+    encoder = HTSAT(
+        read_config(
+            ours,
+            where,
+            spec_size=int(audio.get("spec_size", 256)),
+            norm_eps=float(audio.get("layer_norm_eps", 1e-5)),
+        )
+    )
+    load_strict(encoder, ours, f"the audio encoder of '{where}'")
+    return encoder
+
+
+def _projection(state: StateDict, where: str) -> MLP:
+    first = get(state, "linear1.weight", f"the projection of '{where}'")
+    second = get(state, "linear2.weight", f"the projection of '{where}'")
+    head = MLP(first.shape[1], first.shape[0], second.shape[0])
+    load_strict(head, state, f"the projection of '{where}'")
+    return head
+
+
+def _text(state: StateDict, config: dict[str, Any], folder: Path, where: str) -> TransformersText:
+    known = {key: value for key, value in config.items() if not key.startswith("_")}
+    text = TransformersText(
+        "clap-text",
+        known,
+        "pooler",
+        _projection(below(state, "text_projection."), where),
+        TokenizerSpec(str(folder), padding="longest", max_length=512),
+    )
+    tensors = below(state, "text_model.")
+    load_strict(
+        text.backbone,
+        tensors,
+        f"the text tower of '{where}'",
+        ignore=("position_ids", "token_type_ids"),
+    )
+    return text
+
+
+def save(model: AudioTextModel, out: Path) -> None:
+    """Write a folder that transformers' `ClapModel.from_pretrained` opens."""
+    encoder, text = model._encoder, model.text
+    if (
+        not isinstance(encoder, HTSAT)
+        or not isinstance(model.head, MLP)
+        or not isinstance(text, TransformersText)
+        or text.architecture not in ("clap-text", "roberta")
+        or encoder.config.value_path
+    ):
+        raise ModelError(
+            f"'{model.name}' ({model.family}) has no counterpart in transformers' ClapModel: that is "
+            "HTS-AT with a two-layer ReLU head and a RoBERTa text tower. Use --to native."
+        )
+    log_scale = math.log(model.logit_scale)
+    state: dict[str, Tensor] = {}
+    for key, value in to_transformers(encoder.state_dict()).items():
+        state[f"audio_model.audio_encoder.{key}"] = value
+    for key, value in text.backbone.state_dict().items():
+        state[f"text_model.{key}"] = value
+    for name, head in (("audio_projection", model.head), ("text_projection", text.head)):
+        for key, value in head.state_dict().items():
+            state[f"{name}.{key}"] = value
+    for name in ("logit_scale_a", "logit_scale_t"):
+        state[name] = value.new_tensor(log_scale)
+    files = {
+        "config.json": json.dumps(_clap_config(encoder.config, text, model.head), indent=2),
+        "preprocessor_config.json": json.dumps(_preprocessor_config(model.spec), indent=2),
+    }
+    write_folder(out, state, files, tokenizer_of=text)
+
+
+def _clap_config(encoder: HTSATConfig, text: TransformersText, head: MLP) -> dict[str, Any]:
+    d_out = head.config["d_out"]
+    text_config = {**text.backbone_config, "projection_dim": d_out, "model_type": "clap_text_model"}
+    return {
+        "architectures": ["ClapModel"],
+        "model_type": "clap",
+        "projection_dim": d_out,
+        "text_config": text_config,
+        "audio_config": {
+            "model_type": "clap_audio_model",
+            "window_size": encoder.window,
+            "num_mel_bins": encoder.n_mels,
+            "spec_size": encoder.spec_size,
+            "patch_size": encoder.patch,
+            "patch_stride": [encoder.patch, encoder.patch],
+            "hidden_size": encoder.latent,
+            "projection_dim": d_out,
+            "depths": list(encoder.depths),
+            "num_hidden_layers": len(encoder.depths),
+            "num_attention_heads": list(encoder.n_heads),
+            "enable_fusion": encoder.fusion,
+            "fusion_type": "aff_2d" if encoder.fusion else None,
+            "patch_embeds_hidden_size": encoder.embed_dim,
+            "mlp_ratio": encoder.mlp_ratio,
+            "layer_norm_eps": encoder.norm_eps,
+        },
+    }
+
+
+def _preprocessor_config(spec: FrontEndSpec) -> dict[str, Any]:
+    paddings = {ours: theirs for theirs, ours in _SHORT.items()}
+    return {
+        "feature_extractor_type": "ClapFeatureExtractor",
+        "processor_class": "ClapProcessor",
+        "sampling_rate": spec.sample_rate_hz,
+        "max_length_s": spec.n_samples // spec.sample_rate_hz,
+        "nb_max_samples": spec.n_samples,
+        "fft_window_size": spec.n_fft,
+        "hop_length": spec.hop_length,
+        "feature_size": spec.n_mels,
+        "frequency_min": spec.f_min_hz,
+        "frequency_max": spec.f_max_hz,
+        "padding": paddings[spec.short],
+        "truncation": "fusion" if spec.fusion else "rand_trunc",
+        "top_db": None,
+        "padding_value": 0.0,
+        "return_attention_mask": False,
+    }

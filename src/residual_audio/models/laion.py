@@ -1,0 +1,146 @@
+"""LAION-CLAP pickles, fused and unfused, tiny and base; and writing such files."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from residual_audio.audio import specs
+from residual_audio.errors import ModelError
+from residual_audio.models.clap import AudioTextModel
+from residual_audio.models.frontends import build_front_end
+from residual_audio.models.htsat import HTSAT
+from residual_audio.models.joint import MLP
+from residual_audio.models.swin_names import from_upstream, read_config, to_upstream
+from residual_audio.models.text import TokenizerSpec, TransformersText
+from residual_audio.models.weights import (
+    StateDict,
+    below,
+    get,
+    load_strict,
+    read_pickle,
+    read_safetensors,
+    require_file,
+    sha256_of,
+)
+
+
+def load(ref: str, *, text_heads: int | None = None, quantise: bool = True) -> AudioTextModel:
+    """`ref` is a LAION checkpoint (.pt, or its tensors as .safetensors).
+
+    `text_heads` is needed only for text towers that are not 64 wide per head. `quantise` keeps
+    upstream's int16 round trip of the waveform.
+    """
+    path = require_file(ref, "a LAION-CLAP checkpoint")
+    state = read_state(path)
+    audio = from_upstream(below(state, "audio_branch."))
+    encoder = HTSAT(read_config(audio, f"'{path}'"))
+    load_strict(encoder, audio, f"the audio branch of '{path}'")
+    fused = encoder.config.fusion
+    spec = replace(specs.LAION_FUSION if fused else specs.LAION, quantise=quantise)
+    # The released front-end makes features for the model outside of it, with Slaney filters; those
+    # in the checkpoint are the same. With fusion the outside features use HTK filters.
+    filters = None if fused else state.get("audio_branch.logmel_extractor.melW")
+    return AudioTextModel(
+        name=f"laion:{ref}",
+        family="laion",
+        front_end=build_front_end(spec, filters),
+        encoder=encoder,
+        head=_projection(below(state, "audio_projection."), path),
+        text=_text(state, path, text_heads),
+        logit_scale=math.exp(float(get(state, "logit_scale_a", f"'{path}'"))),
+        sha256=sha256_of(path),
+    )
+
+
+def read_state(path: Path) -> StateDict:
+    """Tensors without the `module.` that data-parallel training puts before every name."""
+    if path.suffix == ".safetensors":
+        return read_safetensors(path)
+    checkpoint = read_pickle(path)
+    state = checkpoint.get("state_dict", checkpoint) if isinstance(checkpoint, dict) else None
+    if not isinstance(state, dict) or not any("audio_branch." in str(key) for key in state):
+        raise ModelError(
+            f"'{path}' has no 'audio_branch.*' tensors: it is not a LAION-CLAP checkpoint"
+        )
+    return {key.removeprefix("module."): value for key, value in state.items()}
+
+
+def _projection(state: StateDict, path: Path) -> MLP:
+    where = f"the projection of '{path}'"
+    first, second = get(state, "0.weight", where), get(state, "2.weight", where)
+    head = MLP(first.shape[1], first.shape[0], second.shape[0])
+    named = {
+        key.replace("0.", "linear1.", 1).replace("2.", "linear2.", 1): value
+        for key, value in state.items()
+    }
+    load_strict(head, named, where)
+    return head
+
+
+def _text(state: StateDict, path: Path, n_heads: int | None) -> TransformersText | None:
+    tensors = below(state, "text_branch.")
+    if not tensors:
+        return None
+    where = f"the text branch of '{path}'"
+    words = get(tensors, "embeddings.word_embeddings.weight", where)
+    layers = {key.split(".")[2] for key in tensors if key.startswith("encoder.layer.")}
+    config = {
+        "vocab_size": words.shape[0],
+        "hidden_size": words.shape[1],
+        "num_hidden_layers": len(layers),
+        "num_attention_heads": n_heads or words.shape[1] // 64,
+        "intermediate_size": get(tensors, "encoder.layer.0.intermediate.dense.bias", where).shape[
+            0
+        ],
+        "max_position_embeddings": get(
+            tensors, "embeddings.position_embeddings.weight", where
+        ).shape[0],
+        "type_vocab_size": get(tensors, "embeddings.token_type_embeddings.weight", where).shape[0],
+        "pad_token_id": 1,
+        "layer_norm_eps": 1e-5,
+    }
+    head = _projection(below(state, "text_projection."), path)
+    text = TransformersText("roberta", config, "pooler", head, TokenizerSpec("roberta-base"))
+    load_strict(text.backbone, tensors, where, ignore=("position_ids", "token_type_ids"))
+    return text
+
+
+def save(model: AudioTextModel, out: Path) -> None:
+    """Write a checkpoint that LAION's own code opens (`load_ckpt`), as .pt or .safetensors.
+
+    Names are upstream's. The tagging head and the front-end, which do not shape embeddings, are
+    left out: upstream loads with its own initial values there (`strict=False`).
+    """
+    encoder, text = model._encoder, model.text
+    if not isinstance(encoder, HTSAT) or not isinstance(model.head, MLP):
+        raise ModelError(f"'{model.name}' ({model.family}) has no counterpart in LAION-CLAP")
+    state = {f"audio_branch.{k}": v for k, v in to_upstream(encoder.state_dict()).items()}
+    heads = [("audio_projection", model.head)]
+    if isinstance(text, TransformersText) and isinstance(text.head, MLP):
+        state |= {f"text_branch.{k}": v for k, v in text.backbone.state_dict().items()}
+        heads.append(("text_projection", text.head))
+    for name, head in heads:
+        for key, value in head.state_dict().items():
+            key = key.replace("linear1", "0").replace("linear2", "2")
+            state[f"{name}.{key}"] = value
+    scale = torch.tensor(math.log(model.logit_scale))
+    state |= {"logit_scale_a": scale, "logit_scale_t": scale.clone()}
+    state = {key: value.detach().cpu().contiguous().clone() for key, value in state.items()}
+    if out.exists():
+        raise ModelError(f"'{out}' exists: nothing was written")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    work = out.with_name(f".{out.name}.partial")
+    if out.suffix == ".safetensors":
+        from safetensors.torch import save_file
+
+        save_file(state, work)
+    else:
+        torch.save({"epoch": 0, "name": "residual-audio", "state_dict": state}, work)
+    with work.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(work, out)

@@ -1,0 +1,108 @@
+"""Our own layout: config.json, model.safetensors and, where there is text, tokenizer files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from residual_audio.audio.frontend import FrontEndSpec
+from residual_audio.errors import ModelError
+from residual_audio.models.clap import AudioTextModel
+from residual_audio.models.files import WEIGHTS, read_json, write_folder
+from residual_audio.models.frontends import build_front_end
+from residual_audio.models.htsat import HTSAT, HTSATConfig
+from residual_audio.models.joint import HEADS
+from residual_audio.models.text import TransformersText
+from residual_audio.models.weights import (
+    below,
+    load_strict,
+    read_safetensors,
+    require_file,
+    sha256_of,
+)
+
+FORMAT = "residual-audio"
+SCHEMA_VERSION = 1
+
+ENCODERS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {
+    "htsat": lambda config: HTSAT(HTSATConfig.from_dict(config)),
+}
+TEXTS: dict[str, Callable[[dict[str, Any], Path], nn.Module]] = {
+    "transformers": TransformersText.from_config,
+}
+
+
+def is_native(folder: Path) -> bool:
+    """True for a folder that `save` wrote."""
+    path = folder / "config.json"
+    return path.is_file() and read_json(path).get("format") == FORMAT
+
+
+def load(folder: Path, name: str | None = None) -> AudioTextModel:
+    """Open a folder in our layout; no pickle is involved."""
+    config = read_json(folder / "config.json")
+    if config.get("format") != FORMAT:
+        raise ModelError(f"'{folder}' is not a {FORMAT} model folder")
+    if config.get("schema_version") != SCHEMA_VERSION:
+        raise ModelError(
+            f"'{folder}' has schema version {config.get('schema_version')}; "
+            f"this release reads {SCHEMA_VERSION}"
+        )
+    path = require_file(folder / WEIGHTS, "the weights of the model")
+    state = {
+        key: value.float() if value.is_floating_point() else value
+        for key, value in read_safetensors(path).items()
+    }
+    encoder = ENCODERS[config["encoder"]["kind"]](config["encoder"]["config"])
+    head = HEADS[config["head"]["kind"]](**config["head"]["config"])
+    text = None
+    if config["text"] is not None:
+        text = TEXTS[config["text"]["kind"]](config["text"]["config"], folder)
+    front_end = build_front_end(FrontEndSpec.from_dict(config["front_end"]))
+    parts = {"encoder": encoder, "head": head, "text": text, "front_end": front_end}
+    for part, module in parts.items():
+        if module is not None:
+            load_strict(module, below(state, f"{part}."), f"the {part} in '{path}'")
+    return AudioTextModel(
+        name=name or str(folder),
+        family=config["family"],
+        front_end=front_end,
+        encoder=encoder,
+        head=head,
+        text=text,
+        logit_scale=float(config["logit_scale"]),
+        sha256=sha256_of(path),
+    )
+
+
+def save(model: AudioTextModel, out: Path, extra: dict[str, Any] | None = None) -> None:
+    """Write a model of any family in our layout."""
+    encoder, text = model._encoder, model.text
+    config = {
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        "family": model.family,
+        "front_end": model.spec.to_dict(),
+        "encoder": {"kind": encoder.kind, "config": encoder.config.to_dict()},
+        "head": {"kind": model.head.kind, "config": model.head.config},
+        "text": None if text is None else {"kind": text.kind, "config": text.config},
+        "logit_scale": model.logit_scale,
+        "converted_from": {"name": Path(model.name).name, "sha256": model.sha256},
+        **(extra or {}),
+    }
+    state = {
+        f"{part}.{key}": value
+        for part, module in (
+            ("encoder", encoder),
+            ("head", model.head),
+            ("text", text),
+            ("front_end", model.front_end),
+        )
+        if module is not None
+        for key, value in module.state_dict().items()
+    }
+    write_folder(out, state, {"config.json": json.dumps(config, indent=2)}, tokenizer_of=text)

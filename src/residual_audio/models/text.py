@@ -1,0 +1,183 @@
+"""Text towers from transformers, with weights out of the CLAP checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from residual_audio.errors import InputError, ModelError
+from residual_audio.models.joint import HEADS, Codebook, JointHead, item_projection
+
+ARCHITECTURES = {
+    "clap-text": ("ClapTextConfig", "ClapTextModel", {}),
+    "roberta": ("RobertaConfig", "RobertaModel", {}),
+    "gpt2": ("GPT2Config", "GPT2Model", {}),
+    "bert": ("BertConfig", "BertModel", {}),
+    "bert-no-pooler": ("BertConfig", "BertModel", {"add_pooling_layer": False}),
+}
+"""Name in our config → transformers config class, model class, constructor options."""
+
+
+@dataclass(frozen=True)
+class TokenizerSpec:
+    """Where the vocabulary comes from and how texts become ids."""
+
+    source: str
+    """Folder with tokenizer.json, or a repository id such as `roberta-base`."""
+    max_length: int = 77
+    padding: str = "max_length"
+    suffix: str = ""
+    """Appended to every text (Microsoft: ` <|endoftext|>`)."""
+    pad_token: str | None = None
+
+
+class Words(JointHead):
+    """MGA-CLAP's text side: word states → codebook, special tokens left out."""
+
+    kind = "word-codebook"
+    reads_latent = False
+
+    def __init__(self, d_in: int, d_out: int, n_codes: int) -> None:
+        super().__init__()
+        self.config = {"d_in": d_in, "d_out": d_out, "n_codes": n_codes}
+        self.proj = item_projection(d_in, d_out)
+        self.codebook = Codebook(n_codes, d_out)
+
+    def from_words(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        return self.codebook(self.proj(hidden), mask.to(hidden.dtype))
+
+
+TEXT_HEADS: dict[str, type[JointHead]] = {**HEADS, Words.kind: Words}
+
+
+class TransformersText(nn.Module):
+    """Texts → joint space, not normalised."""
+
+    kind = "transformers"
+
+    def __init__(
+        self,
+        architecture: str,
+        config: Mapping[str, Any],
+        pool: str,
+        head: JointHead,
+        tokenizer: TokenizerSpec,
+    ) -> None:
+        super().__init__()
+        import transformers
+
+        if architecture not in ARCHITECTURES:
+            raise ModelError(
+                f"unknown text tower '{architecture}'; known: {', '.join(ARCHITECTURES)}"
+            )
+        config_name, model_name, options = ARCHITECTURES[architecture]
+        self.architecture = architecture
+        self.pool = pool
+        self.tokenizer_spec = tokenizer
+        built = getattr(transformers, config_name)(**config)
+        self.backbone_config = dict(config)
+        self.backbone = getattr(transformers, model_name)(built, **options)
+        self.head = head
+        self._tokenizer: Any = None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {
+            "architecture": self.architecture,
+            "config": self.backbone_config,
+            "pool": self.pool,
+            "head": {"kind": self.head.kind, "config": self.head.config},
+            "tokenizer": asdict(self.tokenizer_spec),
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], folder: Path) -> TransformersText:
+        head = TEXT_HEADS[config["head"]["kind"]](**config["head"]["config"])
+        spec = dict(config["tokenizer"])
+        if (folder / "tokenizer.json").is_file():
+            spec["source"] = str(folder)
+        return cls(
+            config["architecture"], config["config"], config["pool"], head, TokenizerSpec(**spec)
+        )
+
+    def encode(self, input_ids: Tensor, attention_mask: Tensor, **extra: Tensor) -> Tensor:
+        """Token ids → [text, joint]."""
+        out = self.backbone(input_ids=input_ids, attention_mask=attention_mask)
+        hidden = out.last_hidden_state
+        if self.pool == "pooler":
+            pooled = out.pooler_output
+        elif self.pool == "first":
+            pooled = hidden[:, 0]
+        elif self.pool == "mean":
+            mask = attention_mask[..., None].to(hidden.dtype)
+            pooled = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1)
+        elif self.pool == "last-nonzero":
+            # Upstream counts non-zero ids, so an inner '!' (id 0) moves it one token to the left.
+            last = (input_ids != 0).sum(-1) - 1
+            pooled = hidden[torch.arange(len(hidden), device=hidden.device), last]
+        elif self.pool == "words":
+            assert isinstance(self.head, Words)
+            words = (1 - extra["special_tokens_mask"])[:, 1:]  # [CLS] is dropped
+            return self.head.from_words(hidden[:, 1:], words)
+        else:
+            raise ModelError(f"unknown text pooling '{self.pool}'")
+        return self.head.from_latent(pooled)
+
+    def tokenize(self, texts: list[str]) -> dict[str, Tensor]:
+        """Texts → ids and masks, padded as the family does."""
+        tokenizer = self.tokenizer
+        spec = self.tokenizer_spec
+        batch = tokenizer(
+            [text + spec.suffix for text in texts],
+            padding=spec.padding,
+            truncation=True,
+            max_length=spec.max_length,
+            return_tensors="pt",
+            return_special_tokens_mask=self.pool == "words",
+        )
+        wanted = ("input_ids", "attention_mask", "special_tokens_mask")
+        return {key: batch[key] for key in wanted if key in batch}
+
+    @property
+    def tokenizer(self) -> Any:
+        if self._tokenizer is None:
+            self._tokenizer = load_tokenizer(self.tokenizer_spec)
+        return self._tokenizer
+
+    def save_tokenizer(self, folder: Path) -> None:
+        """Put the tokenizer's files beside the weights."""
+        self.tokenizer.save_pretrained(folder)
+
+    def forward(self, texts: list[str]) -> Tensor:
+        if not texts or not all(isinstance(text, str) for text in texts):
+            raise InputError(f"expected a list of one or more texts, got {texts!r}")
+        device = next(self.parameters()).device
+        return self.encode(**{key: value.to(device) for key, value in self.tokenize(texts).items()})
+
+
+def load_tokenizer(spec: TokenizerSpec) -> Any:
+    """A tokenizer from a folder, the Hugging Face cache or, when online, the hub."""
+    from transformers import AutoTokenizer
+
+    error: Exception | None = None
+    for local_only in (True, False):
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(spec.source, local_files_only=local_only)
+            break
+        except Exception as raised:  # transformers raises OSError, ValueError and hub errors alike
+            error = raised
+    else:
+        raise ModelError(
+            f"the tokenizer '{spec.source}' is neither a folder nor in the Hugging Face cache, and "
+            f"the hub cannot be reached. On a machine with network run "
+            f"`hf download {spec.source}` and copy the cache, or put its tokenizer.json, "
+            f"tokenizer_config.json (and vocab files) into the model's folder."
+        ) from error
+    if spec.pad_token is not None:
+        tokenizer.add_special_tokens({"pad_token": spec.pad_token})
+    return tokenizer

@@ -1,0 +1,135 @@
+"""Safe reading of checkpoints: safetensors as they are, pickles only as plain tensors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from residual_audio.errors import ModelError
+
+StateDict = dict[str, Tensor]
+
+
+def sha256_of(*paths: Path) -> str:
+    """One digest over the bytes of the given files, in order."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 22):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def require_file(path: str | Path, what: str) -> Path:
+    """The path, or an error that says what is missing."""
+    path = Path(path).expanduser()
+    if path.is_dir():
+        raise ModelError(f"'{path}' is a folder; {what} is a file")
+    if not path.is_file():
+        raise ModelError(f"no file '{path}': {what} was expected there")
+    return path
+
+
+def read_safetensors(path: Path) -> StateDict:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"'{path}' is not a readable safetensors file: {error}") from error
+
+
+def read_pickle(path: Path) -> Any:
+    """A pickled checkpoint as tensors and plain containers; nothing in it is ever executed.
+
+    `weights_only` refuses every global but tensors; the allow-list adds the numpy scalars that
+    optimizers leave in released checkpoints. There is no fallback.
+    """
+    import numpy as np
+
+    if _torch_version() < (2, 10):
+        raise ModelError(
+            f"pickled checkpoints are only read with torch ≥ 2.10 (this is {torch.__version__}): "
+            "its weights_only loader closes known holes"
+        )
+    scalar = np._core.multiarray.scalar  # type: ignore[attr-defined]
+    allowed = [
+        (scalar, "numpy.core.multiarray.scalar"),
+        (scalar, "numpy._core.multiarray.scalar"),
+        np.dtype,
+        np.dtypes.Float64DType,
+        np.dtypes.Float32DType,
+        np.dtypes.Int64DType,
+    ]
+    try:
+        with torch.serialization.safe_globals(allowed):
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
+    except Exception as error:  # the unpickler raises many kinds; all mean the same to the caller
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelError(
+            f"'{path}' was not loaded: it is not a plain tensor checkpoint ({first}). "
+            "Nothing in it was executed. If you trust its source, convert it to safetensors "
+            "with the code that wrote it."
+        ) from error
+
+
+def _torch_version() -> tuple[int, int]:
+    major, minor = torch.__version__.split(".")[:2]
+    return int(major), int(minor)
+
+
+def _is_zip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"PK"
+
+
+def below(state: Mapping[str, Tensor], prefix: str) -> StateDict:
+    """The entries below a prefix, with the prefix taken off."""
+    return {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}
+
+
+def load_strict(
+    module: nn.Module, state: Mapping[str, Tensor], where: str, ignore: Iterable[str] = ()
+) -> None:
+    """Load every tensor, or say which are missing, left over or of the wrong shape."""
+    ignored = tuple(ignore)
+    given = {key: value for key, value in state.items() if not any(part in key for part in ignored)}
+    wanted = module.state_dict()
+    optional = {
+        key
+        for key in wanted
+        if key.endswith("num_batches_tracked") or any(part in key for part in ignored)
+    }
+    missing = sorted(wanted.keys() - given.keys() - optional)
+    unknown = sorted(given.keys() - wanted.keys())
+    shapes = sorted(
+        f"{key}: {tuple(given[key].shape)} instead of {tuple(wanted[key].shape)}"
+        for key in wanted.keys() & given.keys()
+        if given[key].shape != wanted[key].shape
+    )
+    problems = [
+        f"{title}: {_some(items)}"
+        for title, items in (("missing", missing), ("unknown", unknown), ("wrong shape", shapes))
+        if items
+    ]
+    if problems:
+        raise ModelError(f"{where} does not hold what it should; " + "; ".join(problems))
+    module.load_state_dict({key: given[key] for key in wanted.keys() & given.keys()}, strict=False)
+
+
+def _some(items: list[str], most: int = 8) -> str:
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
+
+
+def get(state: Mapping[str, Tensor], key: str, where: str) -> Tensor:
+    """One tensor that shapes the model, or an error that names it."""
+    if key not in state:
+        raise ModelError(f"{where} has no tensor '{key}': it is not a checkpoint of this family")
+    return state[key]
