@@ -69,7 +69,7 @@ def bootstrap(
     level: float = 0.95,
     groups: Sequence[Any] | Array | None = None,
 ) -> tuple[Array, Array]:
-    """Percentile interval of `statistic(indices)`, where `indices` are the drawn items, repeated."""
+    """Percentile interval of `statistic(indices)`; `indices` are the drawn items, repeated."""
     counts = resample_counts(n, n_resamples, rng, groups)
     items = np.arange(n)
     samples = np.stack(

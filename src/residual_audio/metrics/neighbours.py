@@ -1,0 +1,232 @@
+"""Exact nearest neighbours of many small clouds: one search that every local estimator reads.
+
+How it is fast and still exact. With the cloud centred, a float32 product gives for every pair a
+*lower bound* of the squared distance, |x−y|² ≥ (1−ε)(|x|²+|y|²) − 2x·y, where ε covers all rounding
+of the product. The candidates of x are the pairs whose bound is below a threshold T that at least
+k pairs reach; their distances are computed again from differences in float64. If the k-th of these
+is at most T, no other point can be nearer, and the row is proved. Rows that are not (tight
+clusters far apart, many ties) are searched again with a float64 product, then by brute force.
+
+Points are excluded by index, never by distance. Duplicates are dropped and counted: a distance of
+zero says nothing about dimension and ruins every estimator that divides by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from residual_audio.errors import InputError
+from residual_audio.metrics.validate import (
+    Array,
+    as_heads,
+    check_finite,
+    input_resolution,
+    power_of_two_scale,
+)
+
+_MARGIN = 3  # candidates beyond k: room for bounds that are a little below the distances
+_GROUPS = 128  # partial minima a row; their c-th smallest bounds the c-th smallest of the row
+_BLOCK_BYTES = 2**20  # one block of bounds, and what is made of it, stays in cache
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Distances to the k nearest neighbours of each clip of each head, with what to doubt."""
+
+    values: Array
+    """[head, clip, k] float64, rising; a row of NaN where the clip was dropped as a duplicate."""
+    resolution: Array
+    """[head, clip]: differences below this are rounding of the input."""
+    n: Array
+    """[head]: clips left after duplicates were dropped."""
+    duplicates: Array
+    """[head]: clips dropped."""
+
+    @property
+    def k(self) -> int:
+        return int(self.values.shape[-1])
+
+
+def neighbour_distances(
+    x: Array,
+    k: int = 20,
+    *,
+    transform: Array | None = None,
+    heads: Sequence[Any] | None = None,
+    clips: Sequence[Any] | None = None,
+) -> Distances:
+    """Distances to the k nearest neighbours: [head, clip, d] → `Distances`.
+
+    transform: [head, d, m], applied to each head in float64 (the isometry of a projection);
+    duplicates are still judged on the vectors as given. heads, clips: names for error messages.
+    Where fewer than k + 1 clips are left, the missing distances are NaN.
+    """
+    x = as_heads(x)
+    check_finite(x, heads, clips)
+    if k < 1:
+        raise InputError(f"k = {k}: at least one neighbour is needed")
+    if transform is not None and len(transform) != len(x):
+        raise InputError(f"{len(transform)} transforms were given for {len(x)} heads")
+    n_heads, n_clips, _ = x.shape
+    values = np.full((n_heads, n_clips, k), np.nan)
+    resolution = input_resolution(x)
+    n = np.zeros(n_heads, dtype=np.int64)
+    for h in range(n_heads):
+        cloud = x[h].astype(np.float64)
+        if transform is not None:
+            root = np.asarray(transform[h], dtype=np.float64)
+            cloud = cloud @ root
+            resolution[h] *= np.linalg.norm(root, 2) if root.size else 0.0
+        keep = first_of_each(x[h])
+        keep, found = _without_near_duplicates(cloud, keep, k, 8 * resolution[h])
+        n[h] = len(keep)
+        values[h, keep, : found.shape[1]] = found
+    return Distances(values, resolution, n, n_clips - n)
+
+
+def first_of_each(x: Array) -> Array:
+    """Indices of the rows that differ from every row before them (−0 equals 0)."""
+    bits = np.ascontiguousarray(x + 0.0).view(f"u{x.dtype.itemsize}").astype(np.uint64)
+    # a 64-bit hash orders the rows at once; equal hashes are then compared entry by entry
+    keys = np.random.default_rng(0).integers(1, 2**63, size=x.shape[1], dtype=np.uint64) * 2 + 1
+    hashes = (bits * keys).sum(axis=1, dtype=np.uint64)
+    order = np.argsort(hashes, kind="stable")
+    same = hashes[order][1:] == hashes[order][:-1]
+    if not same.any():
+        return np.arange(len(x))
+    same &= (x[order][1:] == x[order][:-1]).all(axis=1)
+    dropped = order[1:][same]
+    return np.delete(np.arange(len(x)), dropped)
+
+
+def _without_near_duplicates(
+    cloud: Array, keep: Array, k: int, tolerance: Array
+) -> tuple[Array, Array]:
+    """Drop the later of two points closer than the input can tell apart, until none are left."""
+    while True:
+        found = nearest(cloud[keep], k)[0]
+        if found.shape[1] == 0 or not (found[:, 0] <= tolerance[keep]).any():
+            return keep, found
+        distances, indices = nearest(cloud[keep], k, return_indices=True)
+        close = distances <= np.minimum(tolerance[keep][:, None], tolerance[keep][indices])
+        earlier = (close & (indices < np.arange(len(keep))[:, None])).any(axis=1)
+        if not earlier.any():
+            return keep, found
+        keep = keep[~earlier]
+
+
+def nearest(x: Array, k: int, *, return_indices: bool = False) -> tuple[Array, Array]:
+    """Exact k nearest neighbours of each row of x [n, d] among the others.
+
+    Returns distances [n, k'] and indices [n, k'] (empty unless asked for), k' = min(k, n − 1).
+    """
+    x = np.asarray(x, dtype=np.float64)
+    n = len(x)
+    k = min(k, max(n - 1, 0))
+    if k == 0:
+        return np.empty((n, 0)), np.empty((n, 0), dtype=np.int64)
+    scale = power_of_two_scale(x - x[0])
+    x = x / scale
+    squared = np.full((n, k), np.nan)
+    indices = np.full((n, k) if return_indices else (n, 0), -1, dtype=np.int64)
+    rows = np.arange(n)
+    for precision in (np.float32, np.float64):
+        if len(rows):
+            rows = _search(x, rows, precision, squared, indices)
+    _brute_force(x, rows, squared, indices)
+    return np.sqrt(squared) * scale, indices
+
+
+def _search(x: Array, rows: Array, precision: type, squared: Array, indices: Array) -> Array:
+    """Fill in the rows that can be proved at this precision; return the others."""
+    n, d = x.shape
+    k = squared.shape[1]
+    centred = x - x.mean(axis=0)
+    # inner products of length d + 1: |error| ≤ (d + 1) u (2|x||y| + |y|²) and as much again for the
+    # rounding of the inputs, with 2|x||y| ≤ |x|² + |y|²; doubled to be safe
+    epsilon = 4 * (d + 8) * float(np.finfo(precision).eps)
+    norms = (centred * centred).sum(axis=1)
+    left = np.concatenate([-2 * centred, np.ones((n, 1))], axis=1).astype(precision)
+    right = np.concatenate([centred, (norms * (1 - epsilon))[:, None]], axis=1).astype(precision)
+    right = np.ascontiguousarray(right.T)  # d + 1, n
+
+    groups = min(_GROUPS, n)
+    width = -(-n // groups) * groups
+    wanted = min(k + 1 + _MARGIN, groups) - 1
+    size = max(16, _BLOCK_BYTES // (width * np.dtype(precision).itemsize))
+    buffer = np.full((min(size, len(rows)), width), np.inf, dtype=precision)
+    unproved = []
+    for start in range(0, len(rows), size):
+        block = rows[start : start + size]
+        bounds = buffer[: len(block)]
+        np.matmul(left[block], right, out=bounds[:, :n])
+        bounds[np.arange(len(block)), block] = np.inf  # a point is not its own neighbour
+        minima = bounds.reshape(len(block), width // groups, groups).min(axis=1)
+        threshold = np.partition(minima, wanted, axis=1)[:, wanted]
+        flat = np.flatnonzero(bounds <= threshold[:, None])
+        row, column = np.divmod(flat, width)
+        counts = np.bincount(row, minlength=len(block))
+        limit = threshold + norms[block] * (1 - epsilon)
+        proved = _refine(
+            x, block, row, column, counts, limit, squared, indices, cap=4 * (k + _GROUPS)
+        )
+        unproved.append(block[~proved])
+    return np.concatenate(unproved)
+
+
+def _refine(
+    x: Array,
+    block: Array,
+    row: Array,
+    column: Array,
+    counts: Array,
+    limit: Array,
+    squared: Array,
+    indices: Array,
+    cap: int,
+) -> Array:
+    """Distances of the candidates from differences in float64; which rows are thereby proved."""
+    k = squared.shape[1]
+    usable = (counts >= k) & (counts <= cap) & np.isfinite(limit)
+    if not usable.all():
+        wanted = usable[row]
+        row, column, counts = row[wanted], column[wanted], np.where(usable, counts, 0)
+    difference = x.take(block[row], axis=0)
+    difference -= x.take(column, axis=0)
+    exact = np.einsum("ij,ij->i", difference, difference)
+    # ragged rows → one rectangle, padded with infinity
+    table = np.full((len(block), int(counts.max(initial=k))), np.inf)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    table[row, place] = exact
+    if indices.shape[1]:
+        order = np.argsort(table, axis=1, kind="stable")[:, :k]
+        names = np.full(table.shape, -1, dtype=np.int64)
+        names[row, place] = column
+        table = np.take_along_axis(table, order, axis=1)
+        found = np.take_along_axis(names, order, axis=1)
+    else:
+        table = np.sort(table, axis=1)[:, :k]
+    proved = usable & (table[:, k - 1] <= limit)
+    squared[block[proved]] = table[proved]
+    if indices.shape[1]:
+        indices[block[proved]] = found[proved]
+    return proved
+
+
+def _brute_force(x: Array, rows: Array, squared: Array, indices: Array) -> None:
+    """Differences to every other point, in float64: always right, used where nothing else is."""
+    k = squared.shape[1]
+    size = max(1, 2**22 // x.size)
+    for start in range(0, len(rows), size):
+        block = rows[start : start + size]
+        difference = x[block][:, None, :] - x[None, :, :]
+        exact = np.einsum("ijk,ijk->ij", difference, difference)
+        exact[np.arange(len(block)), block] = np.inf
+        order = np.argsort(exact, axis=1, kind="stable")[:, :k]
+        squared[block] = np.take_along_axis(exact, order, axis=1)
+        if indices.shape[1]:
+            indices[block] = order
