@@ -1,0 +1,5 @@
+"""What a run of an encoder reports: heads, blocks, stages, direct path, moments, attention, tokens."""
+
+from residual_audio.capture.settings import KINDS, CaptureSettings
+
+__all__ = ["KINDS", "CaptureSettings"]

@@ -1,0 +1,85 @@
+"""One tap for everything that is captured: one pass over the encoder, every kind served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from residual_audio.capture.attention import Attention, map_bytes
+from residual_audio.capture.direct import Direct
+from residual_audio.capture.kind import Kind
+from residual_audio.capture.moments import TokenMoments
+from residual_audio.capture.pooled import Blocks, Heads, Stages
+from residual_audio.capture.settings import CaptureSettings, SamplePlan
+from residual_audio.capture.tokens import Tokens
+from residual_audio.models.encoder import Encoded, Encoder, Features
+from residual_audio.types import Site
+
+Arrays = dict[str, npt.NDArray[np.generic]]
+
+_BUILD: dict[str, Callable[[Encoder, SamplePlan], Kind]] = {
+    "heads": lambda encoder, plan: Heads(),
+    "blocks": lambda encoder, plan: Blocks(),
+    "stages": lambda encoder, plan: Stages(),
+    "direct": lambda encoder, plan: Direct(encoder),
+    "moments": lambda encoder, plan: TokenMoments(),
+    "attention": Attention,
+    "tokens": Tokens,
+}
+
+
+class Recorder:
+    """Hands each tapped value to the kinds that asked for it."""
+
+    def __init__(self, encoder: Encoder, plan: SamplePlan) -> None:
+        self._encoder = encoder
+        self._kinds = [
+            _BUILD[name](encoder, plan) for name in plan.settings.kinds if name != "embedding"
+        ]
+        self.points = frozenset[str]().union(*(kind.points for kind in self._kinds))
+
+    def __call__(self, point: str, where: Site | int, value: Tensor) -> None:
+        for kind in self._kinds:
+            if point in kind.points:
+                kind(point, where, value)
+
+    @torch.inference_mode()
+    def run(
+        self,
+        features: Features,
+        joint: Callable[[Encoded], Tensor] | None = None,
+        clips: list[int] | None = None,
+    ) -> Arrays:
+        """Encode one batch: arrays by name, one row a clip.
+
+        `joint` maps the encoder's output to the joint space; `clips` are the places of the batch
+        in the run, which decide what is sampled. Names that do not hold one row a clip:
+        `moments/…` (one value for the batch), `…/maps` and `…/sample` (rows in `…_at`).
+        """
+        n_clips = len(features[0] if isinstance(features, tuple) else features)
+        for kind in self._kinds:
+            kind.begin(list(range(n_clips)) if clips is None else clips)
+        encoded = self._encoder.encode(features, tap=self if self._kinds else None)
+        found = {"embedding/latent": encoded.latent}
+        if joint is not None:
+            found["embedding/joint"] = joint(encoded)
+        for kind in self._kinds:
+            found |= kind.finish()
+        return {name: value.contiguous().cpu().numpy() for name, value in found.items()}
+
+
+def fit_maps(settings: CaptureSettings, encoder: Encoder, features: Features) -> CaptureSettings:
+    """Fewer window maps where `n_maps` of them would be larger than `map_bytes` (large windows)."""
+    if "attention" not in settings.kinds:
+        return settings
+    only = CaptureSettings.of("attention", n_maps=1)
+    arrays = Recorder(encoder, SamplePlan(1, only)).run(features)
+    one = map_bytes({name: array.shape for name, array in arrays.items()})
+    fitting = max(1, settings.map_bytes // max(1, one))
+    if fitting >= settings.n_maps:
+        return settings
+    return CaptureSettings(**{**settings.__dict__, "n_maps": fitting})
