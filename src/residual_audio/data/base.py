@@ -221,7 +221,7 @@ def spread(clips: Sequence[Clip], limit: int) -> list[Clip]:
                 quota[label] += 1
                 left -= 1
     chosen = []
-    for label, members in rows.items():
-        k = quota[label]
-        chosen += [members[(2 * j + 1) * len(members) // (2 * k)] for j in range(k)]
+    for rank, (label, members) in enumerate(rows.items()):
+        k, shift = quota[label], rank * 618 % 1000  # each class begins elsewhere: all folds occur
+        chosen += [members[(1000 * j + shift) * len(members) // (1000 * k)] for j in range(k)]
     return [clips[i] for i in sorted(chosen)]

@@ -14,6 +14,10 @@ from residual_audio.errors import DatasetError, InputError
 # name → module in this package
 MODULES: dict[str, str] = {
     "synthetic": "synthetic",
+    "esc50": "esc50",
+    "orchestra": "orchestra",
+    "folder": "folder",
+    "manifest": "manifest",
 }
 
 

@@ -25,8 +25,8 @@ def engine(own: Draws, take: Draws, n: int, pitch: float, pace: float) -> Array:
     # one sharp pulse a firing, with every other cylinder a little weaker
     firing = np.exp(4.0 * (np.cos(phase) - 1.0)) * (1.0 + own.between(0.1, 0.4) * np.cos(phase / 2))
     rough = firing * (0.8 + 0.4 * take.noise(n))
-    exhaust = bandpass(rough, own.between(80.0, 160.0), 1.0) + 0.5 * bandpass(rough, 420.0, 1.2)
-    return exhaust + 0.08 * highpass(rough, 1500.0)
+    exhaust = bandpass(rough, own.between(80.0, 160.0), 1.0) + 0.8 * bandpass(rough, 700.0, 0.7)
+    return exhaust + 0.25 * highpass(rough, 1500.0)
 
 
 def helicopter(own: Draws, take: Draws, n: int, pitch: float, pace: float) -> Array:
