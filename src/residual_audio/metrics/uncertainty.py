@@ -1,0 +1,226 @@
+"""How sure is a number: intervals by group, paired differences, permutation tests, corrections.
+
+A statistic is given as a function of counts [resample, item] (how often each item is drawn), so all
+resamples of a chunk are one array expression. Whole groups are drawn: two takes of one recording
+are not two independent observations. Everything random takes a seed or a Generator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from residual_audio.errors import InputError
+from residual_audio.metrics.bootstrap import percentile_interval, resample_counts
+
+Array = npt.NDArray[Any]
+Groups = Sequence[Any] | Array | None
+Seed = int | np.random.Generator
+
+# up to 8! = 40,320 orders are enumerated: the p value is then exact
+EXACT_UP_TO = 8
+_CHUNK = 4_000_000  # counts held at once
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Of two paired means: a − b, its 95% interval, and a two-sided bootstrap p."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """A coefficient with the p value of scipy's test and that of the permutation test."""
+
+    value: float
+    p: float
+    p_permutation: float
+    n: int
+
+
+def bootstrap_counts(
+    statistic: Callable[[Array], Array],
+    n: int,
+    *,
+    groups: Groups = None,
+    seed: Seed = 0,
+    n_resamples: int = 1000,
+) -> Array:
+    """Resampled values [n_resamples, …] of `statistic(counts [b, n]) -> [b, …]`, in chunks."""
+    rng = np.random.default_rng(seed)
+    step = max(1, _CHUNK // max(n, 1))
+    parts = []
+    for start in range(0, n_resamples, step):
+        counts = resample_counts(n, min(step, n_resamples - start), rng, groups)
+        parts.append(np.asarray(statistic(counts.astype(np.float64)), dtype=np.float64))
+    return np.concatenate(parts)
+
+
+def interval(
+    statistic: Callable[[Array], Array],
+    n: int,
+    *,
+    groups: Groups = None,
+    seed: Seed = 0,
+    n_resamples: int = 1000,
+    level: float = 0.95,
+) -> tuple[Any, Any]:
+    """Percentile interval of a statistic of counts; NaN where there are fewer than two groups."""
+    if n_groups(n, groups) < 2:
+        sample = np.asarray(statistic(np.ones((1, n))))[0]
+        return np.full_like(sample, np.nan, dtype=float), np.full_like(sample, np.nan, dtype=float)
+    values = bootstrap_counts(statistic, n, groups=groups, seed=seed, n_resamples=n_resamples)
+    return percentile_interval(values, level)
+
+
+def mean_interval(
+    values: Array,
+    *,
+    groups: Groups = None,
+    seed: Seed = 0,
+    n_resamples: int = 1000,
+    level: float = 0.95,
+) -> tuple[float, float]:
+    """Interval of a mean. Where every value is 0 or every one is 1, the bootstrap has no width:
+    Wilson's interval on the number of groups is given instead."""
+    values = np.asarray(values, dtype=np.float64)
+    values, groups = _known(values, groups)
+    if n_groups(len(values), groups) < 2:
+        return math.nan, math.nan
+    if np.isin(values, (0.0, 1.0)).all() and values.min() == values.max():
+        n = n_groups(len(values), groups)
+        return wilson(round(n * values[0]), n, level)
+    low, high = interval(
+        lambda counts: counts @ values / counts.sum(1),
+        len(values),
+        groups=groups,
+        seed=seed,
+        n_resamples=n_resamples,
+        level=level,
+    )
+    return float(low), float(high)
+
+
+def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval of a proportion; NaN for n = 0."""
+    if not 0 <= successes <= max(n, 0):
+        raise InputError(f"{successes} successes of {n} make no proportion")
+    if n == 0:
+        return math.nan, math.nan
+    z = stats.norm.ppf(0.5 + level / 2)
+    p = successes / n
+    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return max(0.0, float(centre - half)), min(1.0, float(centre + half))
+
+
+def paired_difference(
+    a: Array,
+    b: Array,
+    *,
+    groups: Groups = None,
+    seed: Seed = 0,
+    n_resamples: int = 2000,
+    level: float = 0.95,
+) -> Difference:
+    """Mean of a − b over the same items: the same draws serve both sides."""
+    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if a.shape != b.shape or a.ndim != 1:
+        raise InputError(
+            f"paired values must be two vectors of one length, not {a.shape}, {b.shape}"
+        )
+    gap, groups = _known(a - b, groups)
+    if n_groups(len(gap), groups) < 2:
+        value = float(gap.mean()) if len(gap) else math.nan
+        return Difference(value, math.nan, math.nan, math.nan, len(gap))
+    means = bootstrap_counts(
+        lambda counts: counts @ gap / counts.sum(1),
+        len(gap),
+        groups=groups,
+        seed=seed,
+        n_resamples=n_resamples,
+    )
+    low, high = percentile_interval(means, level)
+    # twice the share of resamples on the other side of 0; never 0 itself, as few were drawn
+    tail = min((means <= 0).sum(), (means >= 0).sum())
+    p = min(1.0, 2 * (tail + 1) / (n_resamples + 1))
+    return Difference(float(gap.mean()), float(low), float(high), float(p), len(gap))
+
+
+def correlation(
+    x: Array,
+    y: Array,
+    method: Literal["spearman", "pearson"] = "spearman",
+    *,
+    n_permutations: int = 10_000,
+    seed: Seed = 0,
+) -> Correlation:
+    """Coefficient with two p values; NaN with fewer than three pairs or a constant side."""
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if x.shape != y.shape or x.ndim != 1:
+        raise InputError(
+            f"correlation needs two vectors of one length, not {x.shape} and {y.shape}"
+        )
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y = x[known], y[known]
+    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return Correlation(math.nan, math.nan, math.nan, len(x))
+    if method == "spearman":
+        value, p = stats.spearmanr(x, y)
+        x, y = stats.rankdata(x), stats.rankdata(y)
+    elif method == "pearson":
+        value, p = stats.pearsonr(x, y)
+    else:
+        raise InputError(f"'{method}' is not a correlation: spearman or pearson")
+    return Correlation(float(value), float(p), _permutation_p(x, y, n_permutations, seed), len(x))
+
+
+def _permutation_p(x: Array, y: Array, n_permutations: int, seed: Seed) -> float:
+    """Two-sided share of orders of y whose |correlation| reaches the observed one."""
+    n = len(x)
+    x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
+    seen = abs(x @ y) / n
+    if n <= EXACT_UP_TO:
+        orders = np.array(list(permutations(range(n))))
+        reached = np.abs(y[orders] @ x) / n >= seen - 1e-12
+        return float(reached.mean())
+    rng = np.random.default_rng(seed)
+    orders = rng.permuted(np.tile(np.arange(n), (n_permutations, 1)), axis=1)
+    reached = np.abs(y[orders] @ x) / n >= seen - 1e-12
+    return float((reached.sum() + 1) / (n_permutations + 1))
+
+
+def holm(p: Sequence[float] | Array) -> Array:
+    """Holm's step-down adjusted p values; NaN stays NaN and is not counted."""
+    p = np.asarray(p, dtype=np.float64)
+    adjusted = np.full_like(p, np.nan)
+    known = np.flatnonzero(~np.isnan(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    m = len(order)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * (m - np.arange(m))))
+    return adjusted
+
+
+def n_groups(n: int, groups: Groups) -> int:
+    """How many independent units there are."""
+    return n if groups is None else len(np.unique(np.asarray(groups)))
+
+
+def _known(values: Array, groups: Groups) -> tuple[Array, Groups]:
+    """Leave out items whose value is NaN, and their groups with them."""
+    known = ~np.isnan(values)
+    if known.all():
+        return values, groups
+    return values[known], None if groups is None else np.asarray(groups)[known]
