@@ -13,7 +13,7 @@ import typer
 
 from residual_audio.errors import ResidualAudioError
 
-# name on the command line → module in this package; a module has `app` (a group) or `run` (one command)
+# name on the command line → module of this package, which has `app` (a group) or `run`
 COMMANDS: dict[str, str] = {}
 # other spellings, not shown in --help
 ALIASES: dict[str, str] = {"analyze": "analyse"}

@@ -22,7 +22,7 @@ class DirectPath(Protocol):
     steps: StageSteps
 
     def view(self, stage: int, value: Tensor) -> Tensor:
-        """[clip, token, …] of a stage → [clip, instance, slot, …]; tokens that are not pooled drop."""
+        """[clip, token, …] of a stage → [clip, instance, slot, …]; unpooled tokens drop."""
 
     def weights(self, scales: Mapping[int, Tensor]) -> list[Tensor]:
         """1/σ of each stage's closing norm → per stage, the weights [clip, instance, slot]."""
@@ -52,7 +52,7 @@ class MergedTokens:
     """Direct path of an encoder whose tokens are in Z-order and merge four by four (HTS-AT)."""
 
     def __init__(self, merges: list[tuple[nn.LayerNorm, Tensor]], norm: nn.LayerNorm) -> None:
-        """`merges` are (norm over 4·width, reduction [4·width, next width]), one a stage but the last."""
+        """`merges`: norm over 4·width and reduction [4·width, next width] of all stages but the last."""
         steps: list[Tensor] = []
         entry: list[Tensor | None] = [None]
         for merge_norm, reduction in merges:

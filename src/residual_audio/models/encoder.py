@@ -40,7 +40,7 @@ class Tap(Protocol):
 
 @dataclass(frozen=True)
 class State:
-    """The residual stream at a block boundary: what enters block `block` (counted over all stages)."""
+    """The residual stream at a block boundary: what enters `block`, counted over all stages."""
 
     block: int
     tokens: Tensor

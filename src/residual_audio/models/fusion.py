@@ -1,4 +1,4 @@
-"""LAION's feature fusion for long clips: attentional fusion (AFF) of the whole clip and three chunks."""
+"""LAION's feature fusion for long clips: the whole clip and three chunks, fused by attention."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _bottleneck(channels: int, hidden: int, *, pooled: bool) -> nn.Sequential:
 
 
 class FusionPatches(nn.Module):
-    """Patch embedding of [whole, front, middle, back] channels; clips that fit use channel 0 alone."""
+    """Patch embedding of [whole, front, middle, back]; clips that fit use the first alone."""
 
     def __init__(self, embed_dim: int, patch: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Hugging Face `ClapModel` folders and repositories, fused and unfused; and writing such folders."""
+"""Hugging Face `ClapModel` folders and repositories, fused and unfused; and writing them."""
 
 from __future__ import annotations
 
@@ -185,8 +185,8 @@ def save(model: AudioTextModel, out: Path) -> None:
         or encoder.config.value_path
     ):
         raise ModelError(
-            f"'{model.name}' ({model.family}) has no counterpart in transformers' ClapModel: that is "
-            "HTS-AT with a two-layer ReLU head and a RoBERTa text tower. Use --to native."
+            f"'{model.name}' ({model.family}) has no counterpart in transformers' ClapModel: "
+            "that is HTS-AT with a two-layer ReLU head and a RoBERTa text tower. Use --to native."
         )
     log_scale = math.log(model.logit_scale)
     state: dict[str, Tensor] = {}

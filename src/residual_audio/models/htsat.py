@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -296,10 +296,10 @@ class HTSAT(nn.Module):
 
     @property
     def blocks(self) -> list[Block]:
-        return [block for stage in self.stages for block in stage]  # type: ignore[union-attr, misc]
+        return [cast(Block, block) for stage in self.stages for block in cast(nn.ModuleList, stage)]
 
     def output_projection(self, site: Site) -> tuple[Tensor, Tensor]:
-        block: Block = self.stages[site.stage][site.block]  # type: ignore[index, assignment]
+        block = cast(Block, cast(nn.ModuleList, self.stages[site.stage])[site.block])
         return block.proj.weight.T, block.proj.bias
 
     def token_grid(self, stage: int) -> Tensor:
@@ -331,8 +331,8 @@ class HTSAT(nn.Module):
                 "the direct path needs a latent that is the mean of the final tokens; "
                 "this encoder (MGA-CLAP's value path) has none"
             )
-        merges = [(merge.norm, merge.reduction.weight.T) for merge in self.merges]
-        return MergedTokens(merges, self.norm)  # type: ignore[arg-type]
+        merges = [cast(Merge, merge) for merge in self.merges]
+        return MergedTokens([(m.norm, m.reduction.weight.T) for m in merges], self.norm)
 
     def image(self, features: Tensor) -> Tensor:
         """Log-mel [n, frame, mel] → folded image [n, 1, spec, spec] (frequency up, time across)."""
@@ -377,7 +377,7 @@ class HTSAT(nn.Module):
         index = 0
         last_stage = len(self.stages) - 1
         for stage, blocks in enumerate(self.stages):
-            for block in blocks:  # type: ignore[union-attr]
+            for block in cast(nn.ModuleList, blocks):
                 if index >= first:
                     attention, mlp = self._sites[2 * index], self._sites[2 * index + 1]
                     entering = x
@@ -388,7 +388,7 @@ class HTSAT(nn.Module):
             if tap is not None and "end" in tap.points:
                 tap("end", stage, x)
             if stage < last_stage:
-                merge: Merge = self.merges[stage]  # type: ignore[assignment]
+                merge = cast(Merge, self.merges[stage])
                 x = x.reshape(x.shape[0], x.shape[1] // 4, 4 * x.shape[2])
                 x = merge.reduction(normalise(merge.norm, x, stage, tap))
         tokens = normalise(self.norm, x, last_stage, tap)

@@ -81,7 +81,8 @@ def load(folder: Path, name: str | None = None) -> AudioTextModel:
 
 def save(model: AudioTextModel, out: Path, extra: dict[str, Any] | None = None) -> None:
     """Write a model of any family in our layout."""
-    encoder, text = model._encoder, model.text
+    encoder: Any = model.encoder
+    text = model.text
     config = {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,

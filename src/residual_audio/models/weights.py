@@ -59,7 +59,7 @@ def read_pickle(path: Path) -> Any:
             "its weights_only loader closes known holes"
         )
     scalar = np._core.multiarray.scalar  # type: ignore[attr-defined]
-    allowed = [
+    allowed: list[Any] = [
         (scalar, "numpy.core.multiarray.scalar"),
         (scalar, "numpy._core.multiarray.scalar"),
         np.dtype,
