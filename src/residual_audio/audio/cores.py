@@ -1,0 +1,71 @@
+"""Many small tensor jobs on a CPU: one core each, instead of all cores on each in turn.
+
+Splitting every small operation over all cores loses much of the gain to waiting, and nearly all of
+it when decoding or another program keeps one core busy. A job that stays on one core also gives the
+same bits whatever the number of cores.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+_lock = threading.Lock()
+_pool: ThreadPoolExecutor | None = None
+_pool_size = 0
+
+
+def on_single_cores(work: Callable[[Iterator[int]], None], n_jobs: int) -> None:
+    """Let each core run `work`, which takes job numbers 0 … n_jobs − 1 from a shared iterator."""
+    n_cores = torch.get_num_threads()
+    jobs = iter(range(n_jobs))
+    if n_cores == 1:
+        work(jobs)
+        return
+    inference = torch.is_inference_mode_enabled()
+
+    def on_one_core() -> None:
+        with torch.inference_mode(inference), torch.no_grad():
+            work(jobs)
+
+    pool = _single_core_threads(n_cores)
+    for done in [pool.submit(on_one_core) for _ in range(min(n_cores, n_jobs))]:
+        done.result()
+
+
+def _single_core_threads(n: int) -> ThreadPoolExecutor:
+    global _pool, _pool_size
+    with _lock:
+        if _pool is None or _pool_size != n:
+            if _pool is not None:
+                _pool.shutdown(wait=False)
+            ready = threading.Barrier(n + 1)
+
+            def begin() -> None:
+                torch.get_num_threads()  # the first call in a thread takes the default over, so ask now
+                torch.set_num_threads(1)
+                ready.wait()
+
+            _pool = ThreadPoolExecutor(n, thread_name_prefix="single-core", initializer=begin)
+            _pool_size = n
+            for _ in range(n):
+                _pool.submit(lambda: None)
+            ready.wait()
+            # The number is kept for each thread, except the default for threads yet to come.
+            torch.set_num_threads(n)
+        return _pool
+
+
+def _forget_threads() -> None:
+    """Threads do not survive a fork."""
+    global _pool, _lock
+    _pool = None
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
