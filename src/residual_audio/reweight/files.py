@@ -1,0 +1,140 @@
+"""Gains on disk: λ in a file of a few kB, its spectra beside it, and a card that people can read.
+
+name.safetensors           λ of every unit in one row, and the sha256 of the spectra
+name.spectra.safetensors   mean, basis and eigenvalues of every unit
+name.json                  the card: model, data, how it was fitted, what moved most
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from residual_audio import provenance
+from residual_audio.errors import InputError
+from residual_audio.reweight.gains import check_gains, moved, n_gains
+from residual_audio.types import FloatArray, Gains, Spectrum
+
+FORMAT = "residual-audio-gains"
+SCHEMA_VERSION = 1
+
+
+def save_gains(gains: Gains, path: Path) -> Path:
+    """Write the three files and return the path of the first."""
+    path = gains_path(path)
+    check_gains(gains)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    units = list(gains.gains)
+    spectra = _spectra_bytes({unit: gains.spectra[unit] for unit in units})
+    digest = hashlib.sha256(spectra).hexdigest()
+    header = {
+        "format": FORMAT,
+        "schema_version": str(SCHEMA_VERSION),
+        "units": json.dumps({unit: len(gains.gains[unit]) for unit in units}),
+        "keep_mean": json.dumps(gains.keep_mean),
+        "path": gains.path,
+        "spectra_sha256": digest,
+        "fitted_on": json.dumps(provenance.plain(dict(gains.fitted_on))),
+    }
+    flat = np.concatenate([np.asarray(gains.gains[unit], np.float32) for unit in units])
+    card = {
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        "path": gains.path,
+        "keep_mean": gains.keep_mean,
+        "n_gains": n_gains(gains),
+        "n_units": len(units),
+        "spectra_sha256": digest,
+        "fitted_on": provenance.plain(dict(gains.fitted_on)),
+        "moved_most": provenance.plain(moved(gains)),
+        "written_by": provenance.collect(),
+    }
+    _write(spectra_path(path), spectra)
+    _write(path.with_suffix(".json"), json.dumps(card, indent=2, allow_nan=False).encode())
+    _write(path, save({"gains": flat}, header))
+    return path
+
+
+def load_gains(path: Path) -> Gains:
+    """Read what `save_gains` wrote; damaged, mismatched or missing parts are errors."""
+    path = gains_path(path)
+    header, tensors = _read(path, "gains")
+    if header.get("format") != FORMAT or "gains" not in tensors:
+        raise InputError(f"'{path}' is not a gains file of this project")
+    if header.get("schema_version") != str(SCHEMA_VERSION):
+        raise InputError(
+            f"'{path}' has schema version {header.get('schema_version')}; "
+            f"this release reads {SCHEMA_VERSION}"
+        )
+    beside = spectra_path(path)
+    if not beside.is_file():
+        raise InputError(f"'{path}' needs its spectra beside it: there is no '{beside.name}'")
+    if hashlib.sha256(beside.read_bytes()).hexdigest() != header["spectra_sha256"]:
+        raise InputError(f"'{beside}' is not the file that '{path.name}' was saved with")
+    about, arrays = _read(beside, "spectra")
+    counts = json.loads(about["n"])
+    gains: dict[str, FloatArray] = {}
+    spectra: dict[str, Spectrum] = {}
+    start = 0
+    for unit, size in json.loads(header["units"]).items():
+        gains[unit] = tensors["gains"][start : start + size]
+        start += size
+        mean, basis, values = (arrays[f"{p}/{unit}"] for p in ("mean", "basis", "eigenvalues"))
+        spectra[unit] = Spectrum(mean, basis, values, int(counts[unit]))
+    return check_gains(
+        Gains(
+            gains,
+            spectra,
+            keep_mean=json.loads(header["keep_mean"]),
+            path=header["path"],  # type: ignore[arg-type]
+            fitted_on=json.loads(header["fitted_on"]),
+        )
+    )
+
+
+def gains_path(path: Path) -> Path:
+    """`x`, `x.json` and `x.safetensors` all name the gains `x.safetensors`."""
+    path = Path(path)
+    if path.is_dir():
+        path = path / "gains"
+    return path if path.suffix == ".safetensors" else path.with_suffix(".safetensors")
+
+
+def spectra_path(path: Path) -> Path:
+    return path.with_suffix(".spectra.safetensors")
+
+
+def _spectra_bytes(spectra: Mapping[str, Spectrum]) -> bytes:
+    # float32 holds a basis to 1e-7, which is what folding into float32 weights can use
+    arrays = {}
+    for unit, spectrum in spectra.items():
+        for part in ("mean", "basis", "eigenvalues"):
+            value = np.asarray(getattr(spectrum, part), np.float32)
+            arrays[f"{part}/{unit}"] = np.ascontiguousarray(value)
+    return save(arrays, {"n": json.dumps({unit: s.n for unit, s in spectra.items()})})
+
+
+def _read(path: Path, what: str) -> tuple[dict[str, str], dict[str, FloatArray]]:
+    if not path.is_file():
+        raise InputError(f"there is no {what} file '{path}'")
+    try:
+        with safe_open(path, "numpy") as file:
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"'{path}' cannot be read as {what}: {error}") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

@@ -1,0 +1,114 @@
+"""Gains folded into weights: the result is an ordinary model with no cost at run time.
+
+Heads:      y = H A + c before W_O    →  W_O,h ← A W_O,h,   b ← b + Σ_h c_h W_O,h
+Sites:      y = o A + c after W_O     →  W ← W A,           b ← b A + c
+Output:     y = l A + c on the latent →  W₁ ← A W₁,         b₁ ← b₁ + c W₁  (first of the head)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from residual_audio.errors import InputError, ModelError
+from residual_audio.reweight.gains import affine, check_fits, check_gains
+from residual_audio.reweight.network import NetworkGains
+from residual_audio.types import FloatArray, Gains, Head
+
+
+@dataclass
+class Fold:
+    """What folding replaced, so that it can be put back bit by bit."""
+
+    _kept: list[tuple[Tensor, Tensor]]
+
+    @torch.no_grad()
+    def undo(self) -> None:
+        """Restore the weights as they were; a second call does nothing."""
+        while self._kept:
+            parameter, value = self._kept.pop()
+            parameter.copy_(value)
+
+
+def fold(model: Any, gains: Gains) -> Fold:
+    """Fold network gains into `model` (an AudioTextModel), in place."""
+    return _change(model, gains, lambda a, c: (a, c))
+
+
+def unfold(model: Any, gains: Gains) -> Fold:
+    """Take gains out of a model that they were folded into, knowing only the gains."""
+
+    def inverse(a: FloatArray, c: FloatArray) -> tuple[FloatArray, FloatArray]:
+        if np.linalg.cond(a) > 1e6:
+            raise InputError(
+                "a gain of (nearly) 0 erased a direction: it cannot be unfolded from the weights; "
+                "load the original model instead"
+            )
+        back = np.linalg.inv(a)
+        return back, -c @ back
+
+    return _change(model, gains, inverse, backwards=True)
+
+
+@torch.no_grad()
+def _change(model: Any, gains: Gains, turn: Any, backwards: bool = False) -> Fold:
+    check_gains(gains)
+    if gains.path != "network":
+        raise InputError(
+            "gains on the direct path act on each unit's contribution to the latent alone; no "
+            "weights do that, so they cannot be folded. Fit with --path network to export."
+        )
+    sites = model.encoder.sites
+    latent = int(model.head.config["d_in"]) if "output" in gains.gains else 0
+    # folding twice, or unfolding, meets weights that no longer hash to what they were
+    check_fits(gains, sites, latent)
+    kept: list[tuple[Tensor, Tensor]] = []
+    names = list(gains.gains)
+    places = NetworkGains(gains, sites).places()
+    # a block's gains act before W_O, then after it: undo in the opposite order
+    order = sorted(places.items(), key=lambda item: (item[0][1] == "out") != backwards)
+    for (site, point), units in order:
+        weight, bias = model.encoder.output_projection(site)
+        _keep(kept, weight, bias)
+        w = weight.double().cpu().numpy()
+        b = bias.double().cpu().numpy()
+        for i in reversed(units) if backwards else units:
+            unit = names[i]
+            a, c = turn(*affine(gains.spectra[unit], gains.gains[unit], gains.keep_mean))
+            if point == "raw":
+                h = Head.parse(unit).head
+                rows = slice(h * site.d_head, (h + 1) * site.d_head)
+                b = b + c @ w[rows]
+                w[rows] = a @ w[rows]
+            else:
+                w, b = w @ a, b @ a + c
+        weight.copy_(torch.from_numpy(w))
+        bias.copy_(torch.from_numpy(b))
+    if "output" in gains.gains:
+        first = _first_layer(model)
+        _keep(kept, first.weight, first.bias)
+        a, c = turn(*affine(gains.spectra["output"], gains.gains["output"], gains.keep_mean))
+        w = first.weight.double().cpu().numpy().T
+        first.bias.add_(torch.from_numpy(c @ w))
+        first.weight.copy_(torch.from_numpy((a @ w).T))
+    return Fold(kept)
+
+
+def _keep(kept: list[tuple[Tensor, Tensor]], *parameters: Tensor) -> None:
+    kept.extend((parameter, parameter.clone()) for parameter in parameters)
+
+
+def _first_layer(model: Any) -> nn.Linear:
+    found: Iterator[nn.Linear] = (m for m in model.head.modules() if isinstance(m, nn.Linear))
+    first = next(found, None)
+    if first is None or first.bias is None or not model.head.reads_latent:
+        raise ModelError(
+            f"the joint head of '{model.name}' ({model.head.kind}) has no first layer with a bias "
+            "that reads the latent: gains of the unit 'output' cannot be folded into it"
+        )
+    return first

@@ -1,0 +1,177 @@
+"""Gains: what they do to a vector, how they compose, and whether they fit a model.
+
+A unit with mean μ, orthonormal rows Φ and gains λ maps a row vector x to
+
+    keep_mean   y = x + (x − μ) P,   P = Φᵀ diag(λ − 1) Φ     (λ = 1 is the identity)
+    drop_mean   y = (x − μ) M,       M = Φᵀ diag(λ) Φ         (the published formula: the mean and
+                                                              all directions outside Φ are lost)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from residual_audio.errors import InputError, ModelError
+from residual_audio.types import FloatArray, Gains, Head, Site, Spectrum
+
+Path_ = Literal["network", "direct"]
+
+
+def identity_gains(spectra: Mapping[str, Spectrum], **about: Any) -> Gains:
+    """λ = 1 everywhere."""
+    return Gains(
+        {unit: np.ones(len(s.eigenvalues)) for unit, s in spectra.items()}, spectra, **about
+    )
+
+
+def affine(spectrum: Spectrum, gains: FloatArray, keep_mean: bool) -> tuple[FloatArray, FloatArray]:
+    """A [d, d] and c [d] with y = x A + c, in float64."""
+    phi = np.asarray(spectrum.basis, np.float64)
+    mean = np.asarray(spectrum.mean, np.float64)
+    scale = np.asarray(gains, np.float64) - (1.0 if keep_mean else 0.0)
+    p = phi.T @ (scale[:, None] * phi)
+    return (np.eye(len(mean)) + p if keep_mean else p), -mean @ p
+
+
+def apply(gains: Gains, unit: str, x: FloatArray) -> FloatArray:
+    """One unit's vectors [..., d] after its gains."""
+    a, c = affine(gains.spectra[unit], gains.gains[unit], gains.keep_mean)
+    return x @ a + c
+
+
+def check_gains(gains: Gains) -> Gains:
+    """The same gains, or an error that names the unit that makes no sense."""
+    if not gains.gains:
+        raise InputError("these gains hold no unit")
+    for unit, values in gains.gains.items():
+        if unit not in gains.spectra:
+            raise InputError(f"gains for '{unit}' come without its spectrum")
+        spectrum = gains.spectra[unit]
+        if np.shape(values) != (len(spectrum.basis),):
+            raise InputError(
+                f"'{unit}' has {np.size(values)} gains for {len(spectrum.basis)} components"
+            )
+        if not np.isfinite(values).all():
+            bad = int(np.argwhere(~np.isfinite(values))[0, 0])
+            raise InputError(f"gain {bad} of '{unit}' is {np.asarray(values)[bad]}: not a number")
+    return gains
+
+
+def check_fits(gains: Gains, sites: Sequence[Site], latent: int, sha256: str | None = None) -> None:
+    """Refuse gains of another model, saying what gives them away."""
+    made_for = dict(gains.fitted_on).get("model", {})
+    if sha256 and isinstance(made_for, Mapping) and made_for.get("sha256") not in (None, sha256):
+        raise ModelError(
+            f"these gains were fitted on '{made_for.get('name')}' "
+            f"(sha256 {str(made_for['sha256'])[:12]}…), not on this model ({sha256[:12]}…)"
+        )
+    for unit, spectrum in gains.spectra.items():
+        want = latent if gains.path == "direct" else width_of(unit, sites, latent)
+        if np.shape(spectrum.mean) != (want,):
+            raise ModelError(
+                f"the gains of '{unit}' act on {np.size(spectrum.mean)} dimensions, "
+                f"this model has {want} there: they belong to another model"
+            )
+
+
+def width_of(unit: str, sites: Sequence[Site], latent: int) -> int:
+    """Dimensions of the space that a unit's network gains act in."""
+    kind = unit_kind(unit)
+    for site in sites:
+        if kind == "head" and site.kind == "attention" and Head.parse(unit) in site.heads:
+            return site.d_head
+        if kind == "stage" and f"s{site.stage}" == unit:
+            return site.width
+        if kind in ("attention", "mlp") and str(site) == unit:
+            return site.width
+    if kind == "output":
+        return latent
+    raise ModelError(f"this model has no unit '{unit}'")
+
+
+def unit_kind(unit: str) -> Literal["head", "attention", "mlp", "stage", "output"]:
+    """What a unit's name stands for."""
+    if unit == "output":
+        return "output"
+    if re.fullmatch(r"s\d+", unit):
+        return "stage"
+    found = re.fullmatch(r"s\d+\.b\d+\.(attention|mlp|h\d+)", unit)
+    if found is None:
+        raise InputError(
+            f"'{unit}' is no unit: expected s2.b5.h11, s2.b5.attention, s2.b5.mlp, s2 or output"
+        )
+    return found[1] if found[1] in ("attention", "mlp") else "head"  # type: ignore[return-value]
+
+
+def compose(first: Gains, second: Gains) -> Gains:
+    """Gains that do `first`, then `second`.
+
+    Units of only one of them are taken over. Where both have a unit, λ multiplies, which is exact
+    when they share its spectrum and keep the mean; otherwise fold one and then the other.
+    """
+    if (first.path, first.keep_mean) != (second.path, second.keep_mean):
+        raise InputError(
+            f"cannot compose gains of path '{first.path}', keep_mean {first.keep_mean} with "
+            f"'{second.path}', keep_mean {second.keep_mean}"
+        )
+    gains = dict(first.gains)
+    for unit, values in second.gains.items():
+        if unit in gains:
+            if not first.keep_mean or not same_spectrum(first.spectra[unit], second.spectra[unit]):
+                raise InputError(
+                    f"'{unit}' is in both, with different spectra: their product is not a set of "
+                    "gains. Fold one into the model, then the other."
+                )
+            values = np.asarray(gains[unit]) * np.asarray(values)
+        gains[unit] = values
+    return replace(
+        first,
+        gains=gains,
+        spectra={**first.spectra, **second.spectra},
+        fitted_on={"composed_of": [dict(first.fitted_on), dict(second.fitted_on)]}
+        | ({"model": first.fitted_on["model"]} if "model" in first.fitted_on else {}),
+    )
+
+
+def same_spectrum(a: Spectrum, b: Spectrum) -> bool:
+    """True where both describe the same mean and axes."""
+    return (
+        a.basis.shape == b.basis.shape
+        and np.allclose(a.basis, b.basis, atol=1e-7)
+        and np.allclose(a.mean, b.mean, rtol=1e-6, atol=1e-7)
+    )
+
+
+def blend(gains: Gains, amount: float) -> Gains:
+    """λ ← 1 + amount (λ − 1): 0 switches the gains off, 1 leaves them, between is half-way."""
+    moved = {unit: 1.0 + amount * (np.asarray(v) - 1.0) for unit, v in gains.gains.items()}
+    return replace(gains, gains=moved)
+
+
+def n_gains(gains: Gains) -> int:
+    """Numbers in all."""
+    return sum(np.size(values) for values in gains.gains.values())
+
+
+def moved(gains: Gains, top: int = 10) -> list[dict[str, Any]]:
+    """The units that moved most: Σ_i λ-variance (λ_i − 1)² σ_i², the energy of the change."""
+    rows: list[dict[str, Any]] = []
+    for unit, values in gains.gains.items():
+        variance = np.asarray(gains.spectra[unit].eigenvalues)
+        change = np.asarray(values, np.float64) - 1.0
+        component = int(np.argmax(change**2 * variance))
+        rows.append(
+            {
+                "unit": unit,
+                "energy": float((change**2 * variance).sum()),
+                "component": component,
+                "gain": float(values[component]),
+                "mean_gain": float(np.mean(values)),
+            }
+        )
+    return sorted(rows, key=lambda row: -row["energy"])[:top]

@@ -1,0 +1,132 @@
+"""Gains inside the forward pass: trainable λ, applied at the sites through edits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from residual_audio.ablation.units import blocks_of
+from residual_audio.errors import InputError
+from residual_audio.models.encoder import Edit, Encoded
+from residual_audio.reweight.gains import check_gains, unit_kind
+from residual_audio.types import Gains, Head, Site
+
+
+class NetworkGains(nn.Module):
+    """λ of many units as parameters; everything else (means, bases) is fixed.
+
+    Called as `encoder.encode(features, edit=gains.edit())`, then `gains.output(encoded)`.
+    """
+
+    def __init__(
+        self, gains: Gains, sites: Sequence[Site], *, dtype: torch.dtype = torch.float32
+    ) -> None:
+        super().__init__()
+        check_gains(gains)
+        if gains.path != "network":
+            raise InputError("these gains act on the direct path: they do not run in the network")
+        self._given = gains
+        self._sites = tuple(sites)
+        self._names = list(gains.gains)
+        self.values = nn.ParameterList(
+            nn.Parameter(torch.as_tensor(np.asarray(gains.gains[unit]), dtype=dtype))
+            for unit in self._names
+        )
+        for i, unit in enumerate(self._names):
+            spectrum = gains.spectra[unit]
+            for part in ("mean", "basis"):
+                value = torch.as_tensor(np.asarray(getattr(spectrum, part)), dtype=dtype)
+                self.register_buffer(f"{part}_{i}", value, persistent=False)
+
+    @property
+    def first_block(self) -> int:
+        """The earliest edited block; the number of blocks where only the output is edited."""
+        index = blocks_of(self._sites)
+        found = [index[s.stage, s.block] for s, _ in self.places()]
+        return min(found, default=len(index))
+
+    def places(self) -> dict[tuple[Site, str], list[int]]:
+        """(site, point) → the units acting there, in the order in which they act."""
+        found: dict[tuple[Site, str], list[int]] = {}
+        for i, unit in enumerate(self._names):
+            kind = unit_kind(unit)
+            for site in self._sites:
+                attention = site.kind == "attention"
+                if kind == "head" and attention and Head.parse(unit) in site.heads:
+                    found.setdefault((site, "raw"), []).append(i)
+                elif (kind in ("attention", "mlp") and str(site) == unit) or (
+                    kind == "stage" and attention and f"s{site.stage}" == unit
+                ):
+                    found.setdefault((site, "out"), []).append(i)
+        for units in found.values():  # a block's own gains come before those of its stage
+            units.sort(key=lambda i: unit_kind(self._names[i]) == "stage")
+        return found
+
+    def map(self, i: int) -> tuple[Tensor, Tensor]:
+        """P [d, d] and c [d] of unit i, with y = x + x P + c (keep_mean) or y = x P + c."""
+        basis, mean = getattr(self, f"basis_{i}"), getattr(self, f"mean_{i}")
+        scale = self.values[i] - (1.0 if self._given.keep_mean else 0.0)
+        p = basis.T @ (scale[:, None] * basis)
+        return p, -(mean @ p)
+
+    def edit(self) -> Edit:
+        """The edits of one forward pass; gradients reach λ through them."""
+        edits: dict[tuple[Site, str], Callable[[Tensor], Tensor]] = {}
+        for (site, point), units in self.places().items():
+            edits[site, point] = (
+                self._edit_heads(units) if point == "raw" else self._edit_out(units)
+            )
+        return edits
+
+    def _edit_heads(self, units: list[int]) -> Callable[[Tensor], Tensor]:
+        heads = [Head.parse(self._names[i]).head for i in units]
+        maps = [self.map(i) for i in units]
+        p, c = torch.stack([m[0] for m in maps]), torch.stack([m[1] for m in maps])
+        keep = self._given.keep_mean
+
+        def change(x: Tensor) -> Tensor:
+            whole = len(heads) == x.shape[2] and heads == sorted(heads)
+            part = x if whole else x[:, :, heads]  # clip token head d_head
+            step = torch.einsum("cthd,hde->cthe", part, p) + c
+            part = part + step if keep else step
+            if whole:
+                return part
+            x = x.clone()
+            x[:, :, heads] = part
+            return x
+
+        return change
+
+    def _edit_out(self, units: list[int]) -> Callable[[Tensor], Tensor]:
+        maps = [self.map(i) for i in units]
+        keep = self._given.keep_mean
+
+        def change(x: Tensor) -> Tensor:
+            for p, c in maps:
+                step = x @ p + c
+                x = x + step if keep else step
+            return x
+
+        return change
+
+    def output(self, encoded: Encoded) -> Encoded:
+        """The gains of the unit `output`, which act on the pooled latent."""
+        if "output" not in self._names:
+            return encoded
+        change = self._edit_out([self._names.index("output")])
+        return replace(encoded, latent=change(encoded.latent))
+
+    def gains(self) -> Gains:
+        """The present λ as data."""
+        values = {
+            unit: value.detach().cpu().numpy().astype(np.float64)
+            for unit, value in zip(self._names, self.values, strict=True)
+        }
+        return replace(self._given, gains=values)
+
+    def named(self) -> Mapping[str, Tensor]:
+        return dict(zip(self._names, self.values, strict=True))
