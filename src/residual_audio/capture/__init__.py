@@ -1,4 +1,4 @@
-"""What a run of an encoder reports: heads, blocks, stages, direct path, moments, attention, tokens."""
+"""What a run of an encoder reports: heads, blocks, stages, direct path, moments, tokens."""
 
 from residual_audio.capture.settings import KINDS, CaptureSettings
 

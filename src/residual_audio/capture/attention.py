@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -59,7 +61,7 @@ class Attention(Kind):
         self.found[f"{name}/maps_at"] = torch.tensor(rows, dtype=torch.int64).reshape(-1, 2)
 
     def _distance(self, stage: int, value: Tensor) -> Tensor:
-        """[3, query, key]: Euclidean, along time, along frequency; each query's share of the mean."""
+        """[3, query, key]: Euclidean, along time, along frequency; weighted for a mean."""
         n_tokens = value.shape[-1]
         key = (stage, n_tokens)
         if key not in self._distances:
@@ -73,11 +75,10 @@ class Attention(Kind):
         return self._distances[key]
 
 
-def map_bytes(shapes: dict[str, tuple[int, ...]]) -> int:
-    """Bytes of one window map of every site, from the shapes of a captured batch."""
-    total = 0
-    for name, shape in shapes.items():
-        if name.endswith("/maps"):
-            _, head, query, key = cast(Any, shape)
-            total += 2 * head * query * key
-    return total
+def map_shapes(arrays: Mapping[str, np.ndarray]) -> dict[str, tuple[int, int, int]]:
+    """Head, query and key counts of one window map of each site, from a captured batch."""
+    return {
+        name.removeprefix("attention/").removesuffix("/maps"): array.shape[1:]  # type: ignore[misc]
+        for name, array in arrays.items()
+        if name.startswith("attention/") and name.endswith("/maps")
+    }

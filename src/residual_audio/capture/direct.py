@@ -1,4 +1,4 @@
-"""The exact decomposition of the pooled latent: what each head, MLP, embedding and bias adds to it."""
+"""The exact decomposition of the pooled latent: what each head, MLP and bias adds to it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def compose(steps: tuple[Tensor, ...]) -> list[Tensor]:
 
 
 class Direct(Kind):
-    """Weighted pools by slot. The weights need the norms of later stages, so values wait until the end."""
+    """Weighted pools by slot. Weights need the norms of later stages: values wait until the end."""
 
     points = frozenset({"stream", "raw", "out", "scale"})
 

@@ -1,16 +1,19 @@
-"""The fixed matrices that turn captured vectors into everything else, so that no model is loaded again."""
+"""The fixed matrices that turn captured vectors into all else: no model is loaded again."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from residual_audio.capture.attention import window_grid
 from residual_audio.capture.direct import direct_path
 from residual_audio.capture.recorder import Arrays
 from residual_audio.models.encoder import Encoder
+from residual_audio.models.joint import JointHead
 
 
 def encoder_operators(encoder: Encoder, kinds: tuple[str, ...]) -> Arrays:
@@ -32,9 +35,19 @@ def encoder_operators(encoder: Encoder, kinds: tuple[str, ...]) -> Arrays:
     return {name: _array(value) for name, value in found.items()}
 
 
-def joint_operators(head: nn.Module) -> tuple[Arrays, dict[str, Any] | None]:
+def window_grids(encoder: Encoder, shapes: Mapping[str, tuple[int, int, int]]) -> Arrays:
+    """`grid/window/s0` [token, 2]: time and frequency step of the rows and columns of a map."""
+    found = {}
+    for site in encoder.sites:
+        if str(site) in shapes:
+            grid = window_grid(encoder, site.stage, shapes[str(site)][-1])
+            found[f"grid/window/s{site.stage}"] = _array(grid)
+    return found
+
+
+def joint_operators(head: JointHead) -> tuple[Arrays, dict[str, Any] | None]:
     """Parameters of a joint head that reads the latent, and its description; none for others."""
-    if not getattr(head, "reads_latent", False):
+    if not head.reads_latent:
         return {}, None
     arrays = {f"joint/{name}": _array(value) for name, value in head.state_dict().items()}
     eps = {f"joint/{n}": m.eps for n, m in head.named_modules() if isinstance(m, nn.LayerNorm)}

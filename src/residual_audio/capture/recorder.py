@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from residual_audio.capture.attention import Attention, map_bytes
+from residual_audio.capture.attention import Attention, map_shapes
 from residual_audio.capture.direct import Direct
 from residual_audio.capture.kind import Kind
 from residual_audio.capture.moments import TokenMoments
@@ -72,14 +74,16 @@ class Recorder:
         return {name: value.contiguous().cpu().numpy() for name, value in found.items()}
 
 
-def fit_maps(settings: CaptureSettings, encoder: Encoder, features: Features) -> CaptureSettings:
+def probe_maps(encoder: Encoder, features: Features) -> dict[str, tuple[int, int, int]]:
+    """Shapes of each site's window maps, learnt from one batch."""
+    plan = SamplePlan(1, CaptureSettings.of("attention", n_maps=1))
+    return map_shapes(Recorder(encoder, plan).run(features))
+
+
+def fit_maps(
+    settings: CaptureSettings, shapes: Mapping[str, tuple[int, int, int]]
+) -> CaptureSettings:
     """Fewer window maps where `n_maps` of them would be larger than `map_bytes` (large windows)."""
-    if "attention" not in settings.kinds:
-        return settings
-    only = CaptureSettings.of("attention", n_maps=1)
-    arrays = Recorder(encoder, SamplePlan(1, only)).run(features)
-    one = map_bytes({name: array.shape for name, array in arrays.items()})
+    one = sum(2 * math.prod(shape) for shape in shapes.values())  # float16
     fitting = max(1, settings.map_bytes // max(1, one))
-    if fitting >= settings.n_maps:
-        return settings
-    return CaptureSettings(**{**settings.__dict__, "n_maps": fitting})
+    return replace(settings, n_maps=min(settings.n_maps, fitting))

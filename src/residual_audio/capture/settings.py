@@ -64,7 +64,7 @@ class CaptureSettings:
 
 @dataclass(frozen=True)
 class SamplePlan:
-    """Which clips (by their place in the run) and windows the samples take; same for every batch size."""
+    """Which clips (by place in the run) and windows are sampled, whatever the batch size."""
 
     n_clips: int
     settings: CaptureSettings

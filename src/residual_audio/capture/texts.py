@@ -50,7 +50,7 @@ def gather_texts(
     seed: int = 0,
     n_captions: int = N_CAPTIONS,
 ) -> Texts:
-    """Class prompts, and the dictionary: prompts, captions of the data set, built-in descriptions."""
+    """Class prompts; and the dictionary: prompts, captions of the data set, built-in texts."""
     template = template or "{}"
     if "{}" not in template:
         raise InputError(f"the prompt '{template}' has no {{}} for the class name")
@@ -72,7 +72,7 @@ def gather_texts(
 
 
 def embed_texts(model: EmbedsText, texts: Texts) -> Arrays:
-    """`text/classes` [class, d] and `text/dictionary` [entry, d], unit length; none without text."""
+    """`text/classes` [class, d], `text/dictionary` [entry, d], unit length; none without text."""
     if model.text is None:
         return {}
     rows = {text: i for i, text in enumerate(texts.dictionary)}

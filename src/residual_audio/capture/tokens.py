@@ -1,4 +1,4 @@
-"""What pooling over tokens discards: variance over time, over frequency and the rest, head by head."""
+"""What pooling over tokens discards: variance over time, over frequency, and the rest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from residual_audio.types import Site
 
 
 def time_frequency(encoder: Encoder, stage: int, n_tokens: int) -> Tensor:
-    """[token, 2] time and frequency step of each token of a stage; −1 for one with no place (CLS)."""
+    """[token, 2] time and frequency step of each token; −1 for one with no place (CLS)."""
     describe = getattr(encoder, "time_frequency", None)
     if describe is None:
         raise ModelError(
@@ -80,7 +80,7 @@ class Tokens(Kind):
 
     def _coarse(self, grid: Tensor) -> Tensor:
         """[sample, head, time, frequency, d_head], averaged down to the declared size."""
-        sample, n_times, n_frequencies, head, d_head = grid.shape
+        n_times, n_frequencies, head, d_head = grid.shape[1:]
         time, frequency = self._plan.settings.token_grid
         grid = grid.permute(0, 3, 4, 1, 2)  # sample head d_head time frequency
         if n_times > time or n_frequencies > frequency:
