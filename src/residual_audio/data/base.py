@@ -39,7 +39,7 @@ class Card:
     """Clips of the full release; None where there is no such number."""
     n_classes: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Clips of each fold or split of the full release, by its name."""
+    """Clips of each fold, split or class of the full release, or its `items` (pairs)."""
     group: str = ""
     """What a group is, so that one can judge what splits keep together."""
     options: Mapping[str, str] = field(default_factory=dict)
@@ -126,9 +126,10 @@ class Dataset:
         folds: Iterable[int | str] | None = None,
         limit: int | None = None,
         classes: Iterable[str] | None = None,
+        captioned: bool = False,
     ) -> Dataset:
-        """A part: of these folds (number or name), of these classes, and of at most `limit` clips
-        spread evenly over classes (over the whole order where there are no labels).
+        """A part: of these folds (number or name), of these classes, only with captions, and of at
+        most `limit` clips spread evenly over classes (over the whole order without labels).
 
         A limit counts clips that have sound; clips of a compositional item stay together.
         """
@@ -136,7 +137,7 @@ class Dataset:
         labels = None if classes is None else self._labels(classes)
         if limit is not None and limit < 1:
             raise InputError(f"a limit of {limit} clips makes no sense: give 1 or more")
-        everything = wanted is None and labels is None
+        everything = wanted is None and labels is None and not captioned
         if everything and (limit is None or limit >= len(self.clips)):
             return self
         made = not isinstance(self.clips, tuple) and not self.pairs
@@ -145,7 +146,9 @@ class Dataset:
         clips = [
             clip
             for clip in self.clips
-            if (wanted is None or clip.fold in wanted) and (labels is None or clip.label in labels)
+            if (wanted is None or clip.fold in wanted)
+            and (labels is None or clip.label in labels)
+            and (clip.captions or not captioned)
         ]
         if limit is not None and self.pairs:
             return self._whole_pairs(clips, limit)

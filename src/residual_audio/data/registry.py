@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,14 @@ MODULES: dict[str, str] = {
     "orchestra": "orchestra",
     "folder": "folder",
     "manifest": "manifest",
+    "tinysol": "tinysol",
+    "vocalsound": "vocalsound",
+    "irmas": "irmas",
+    "nsynth": "nsynth",
+    "clotho": "clotho",
+    "audiocaps": "audiocaps",
+    "compa-order": "compa_order",
+    "compa-attribute": "compa_attribute",
 }
 
 
@@ -32,7 +41,12 @@ def dataset_card(name: str) -> Card:
 
 
 def load_dataset(name: str, root: str | Path | None = None, **options: Any) -> Dataset:
-    """Read the metadata of a data set; sound is decoded (or made) clip by clip with `.read`."""
+    """Read the metadata of a data set; sound is decoded (or made) clip by clip with `.read`.
+
+    Options may stand in the name: `synthetic:kind=order,n_clips=200`, `clotho:split=evaluation`.
+    """
+    name, said = parse_name(name)
+    options = {**said, **options}
     module = _module(name)
     accepted = [p for p in inspect.signature(module.load).parameters if p != "root"]
     unknown = sorted(set(options) - set(accepted))
@@ -51,6 +65,30 @@ def load_dataset(name: str, root: str | Path | None = None, **options: Any) -> D
         dataset = module.load(folder, **options)
     assert isinstance(dataset, Dataset)
     return dataset
+
+
+def parse_name(text: str) -> tuple[str, dict[str, Any]]:
+    """`name:option=value,option=value` → name, options (numbers and true/false as such)."""
+    name, colon, rest = text.partition(":")
+    options: dict[str, Any] = {}
+    # a comma inside a value (classes=rain,wind) is not followed by a name and "="
+    for part in re.split(r",(?=\w+=)", rest) if colon else []:
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise InputError(f"'{part}' in '{text}' is not an option: expected name=value")
+        options[key.strip()] = _value(value.strip())
+    return name, options
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _module(name: str) -> ModuleType:

@@ -30,7 +30,7 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[Row]:
 
 
 def _rows(path: Path, lines: Any, columns: Sequence[str]) -> list[Row]:
-    header = [name.strip() for name in next(lines, [])]
+    header = _unique([name.strip() for name in next(lines, [])])
     if not any(header):
         raise DatasetError(f"'{path}' is empty; expected columns: {', '.join(columns)}")
     if lacking := [name for name in columns if name not in header]:
@@ -46,13 +46,20 @@ def _rows(path: Path, lines: Any, columns: Sequence[str]) -> list[Row]:
             raise DatasetError(
                 f"'{path}' line {lines.line_num} has {len(fields)} fields, the header {len(header)}"
             )
-        row: Row = {}
-        for name, value in zip(header, fields, strict=True):
-            row.setdefault(name, value)
-        rows.append(row)
+        rows.append(dict(zip(header, fields, strict=True)))
     if not rows:
         raise DatasetError(f"'{path}' has a header but no rows")
     return rows
+
+
+def _unique(header: Sequence[str]) -> list[str]:
+    """A column that comes twice is named `x` and `x.1`, as pandas names it."""
+    seen: dict[str, int] = {}
+    names = []
+    for name in header:
+        seen[name] = seen.get(name, -1) + 1
+        names.append(f"{name}.{seen[name]}" if seen[name] else name)
+    return names
 
 
 def read_json(path: Path) -> Any:
