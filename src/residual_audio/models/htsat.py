@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from residual_audio.errors import InputError, ModelError
+from residual_audio.models.block import Block, normalise, scaled_attention
 from residual_audio.models.direct_path import MergedTokens
 from residual_audio.models.encoder import Edit, Encoded, Features, State, Tap, check_edit
 from residual_audio.models.fusion import FusionPatches
@@ -118,8 +120,8 @@ def shifted_windows(side: int, window: int, shift: int) -> tuple[Tensor, Tensor]
     return gather, mask
 
 
-class Block(nn.Module):
-    """One Swin block: window attention and MLP, each added to the stream."""
+class SwinBlock(Block):
+    """One Swin block: attention inside windows, shifted in every second block."""
 
     bias: Tensor
     gather: Tensor
@@ -128,21 +130,13 @@ class Block(nn.Module):
     rel_index: Tensor
 
     def __init__(self, config: HTSATConfig, stage: int, index: int) -> None:
-        super().__init__()
         width = config.width(stage)
         side = config.grid(stage)
-        self.n_heads = config.n_heads[stage]
-        self.d_head = width // self.n_heads
+        hidden = int(width * config.mlp_ratio)
+        super().__init__(width, config.n_heads[stage], hidden, config.norm_eps)
         self.window = min(config.window, side)
         shift = config.window // 2 if index % 2 and side > config.window else 0
-        self.norm1 = nn.LayerNorm(width, eps=config.norm_eps)
-        self.qkv = nn.Linear(width, 3 * width)
         self.bias_table = nn.Parameter(torch.zeros((2 * self.window - 1) ** 2, self.n_heads))
-        self.proj = nn.Linear(width, width)
-        self.norm2 = nn.LayerNorm(width, eps=config.norm_eps)
-        hidden = int(width * config.mlp_ratio)
-        self.fc1 = nn.Linear(width, hidden)
-        self.fc2 = nn.Linear(hidden, width)
         nn.init.trunc_normal_(self.bias_table, std=0.02)
         self.register_buffer("rel_index", relative_index(self.window), persistent=False)
         self.shifted = shift > 0
@@ -176,53 +170,13 @@ class Block(nn.Module):
         m = self.window * self.window
         qkv = self.qkv(x).view(clip * token // m, m, 3, self.n_heads, self.d_head)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each: clip·window head token d_head
-        bias = self.attention_bias(clip)
-        probabilities = None
-        if maps:
-            scores = q @ k.transpose(-1, -2) / math.sqrt(self.d_head) + bias
-            probabilities = scores.softmax(-1)
-            raw = probabilities @ v
+        raw, probabilities = scaled_attention(q, k, v, self.attention_bias(clip), maps)
+        if probabilities is not None:
             probabilities = probabilities.view(clip, -1, *probabilities.shape[1:])
-        else:
-            raw = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
         raw = raw.transpose(1, 2).reshape(clip, token, width)
         if self.shifted:
             raw = raw.index_select(1, self.scatter)
         return raw, probabilities, v
-
-    def forward(
-        self, x: Tensor, attention: Site, mlp: Site, tap: Tap | None, edit: Edit
-    ) -> tuple[Tensor, Tensor]:
-        """Stream in → stream out, and the values (for the value path)."""
-        points = tap.points if tap is not None else frozenset[str]()
-        if tap is not None and "stream" in points:
-            tap("stream", attention, x)
-        raw, maps, values = self.attend(self.norm1(x), "maps" in points)
-        change = edit.get((attention, "raw"))
-        if change is not None or "raw" in points:
-            heads = raw.unflatten(-1, (self.n_heads, self.d_head))
-            if change is not None:
-                heads = change(heads)
-                raw = heads.flatten(-2)
-            if tap is not None and "raw" in points:
-                tap("raw", attention, heads)
-        if tap is not None and maps is not None:
-            tap("maps", attention, maps)
-        out = self._finish(attention, self.proj(raw), tap, points, edit)
-        x = x + out
-        out = self._finish(mlp, self.fc2(F.gelu(self.fc1(self.norm2(x)))), tap, points, edit)
-        return x + out, values
-
-    @staticmethod
-    def _finish(
-        site: Site, out: Tensor, tap: Tap | None, points: frozenset[str], edit: Edit
-    ) -> Tensor:
-        change = edit.get((site, "out"))
-        if change is not None:
-            out = change(out)
-        if tap is not None and "out" in points:
-            tap("out", site, out)
-        return out
 
     def value_branch(self, x: Tensor, values: Tensor) -> Tensor:
         """MGA-CLAP's value path of this block: no attention, no MLP."""
@@ -242,15 +196,6 @@ class Merge(nn.Module):
         self.reduction = nn.Linear(4 * width, 2 * width, bias=False)
 
 
-def normalise(norm: nn.LayerNorm, x: Tensor, stage: int, tap: Tap | None) -> Tensor:
-    """LayerNorm; a tap on `scale` also receives 1/σ of every token."""
-    if tap is None or "scale" not in tap.points:
-        return norm(x)
-    out, _, scale = torch.native_layer_norm(x, [x.shape[-1]], norm.weight, norm.bias, norm.eps)
-    tap("scale", stage, scale[..., 0])
-    return out
-
-
 class HTSAT(nn.Module):
     """Log-mel [clip, frame, mel] → latent [clip, latent]."""
 
@@ -266,7 +211,7 @@ class HTSAT(nn.Module):
         self.fusion = FusionPatches(config.embed_dim, config.patch) if config.fusion else None
         self.patch_norm = nn.LayerNorm(config.embed_dim, eps=config.norm_eps)
         self.stages = nn.ModuleList(
-            nn.ModuleList(Block(config, stage, i) for i in range(depth))
+            nn.ModuleList(SwinBlock(config, stage, i) for i in range(depth))
             for stage, depth in enumerate(config.depths)
         )
         self.merges = nn.ModuleList(
@@ -295,11 +240,13 @@ class HTSAT(nn.Module):
         return self._sites
 
     @property
-    def blocks(self) -> list[Block]:
-        return [cast(Block, block) for stage in self.stages for block in cast(nn.ModuleList, stage)]
+    def blocks(self) -> list[SwinBlock]:
+        return [
+            cast(SwinBlock, block) for stage in self.stages for block in cast(nn.ModuleList, stage)
+        ]
 
     def output_projection(self, site: Site) -> tuple[Tensor, Tensor]:
-        block = cast(Block, cast(nn.ModuleList, self.stages[site.stage])[site.block])
+        block = cast(SwinBlock, cast(nn.ModuleList, self.stages[site.stage])[site.block])
         return block.proj.weight.T, block.proj.bias
 
     def token_grid(self, stage: int) -> Tensor:
@@ -413,6 +360,7 @@ def resize_frames(x: Tensor, n_frames: int) -> Tensor:
     return x @ bicubic_matrix(x.shape[-1], n_frames).to(x)
 
 
+@lru_cache(maxsize=8)
 def bicubic_matrix(n_in: int, n_out: int) -> Tensor:
     """[n_in, n_out] weights of torch's bicubic interpolation (a = −0.75, edges repeated)."""
     identity = torch.eye(n_in, dtype=torch.float32)[None, None]

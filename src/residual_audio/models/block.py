@@ -1,0 +1,91 @@
+"""The pre-norm transformer block of every encoder, tapped and edited in one place."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from residual_audio.models.encoder import Edit, Tap
+from residual_audio.types import Site
+
+
+class Block(nn.Module):
+    """Attention and MLP, each added to the stream; `attend` says which tokens see each other."""
+
+    def __init__(self, width: int, n_heads: int, hidden: int, norm_eps: float) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.d_head = width // n_heads
+        self.norm1 = nn.LayerNorm(width, eps=norm_eps)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.proj = nn.Linear(width, width)
+        self.norm2 = nn.LayerNorm(width, eps=norm_eps)
+        self.fc1 = nn.Linear(width, hidden)
+        self.fc2 = nn.Linear(hidden, width)
+
+    def attend(self, x: Tensor, maps: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Normed stream → raw head outputs in stream order, attention maps if asked, values."""
+        qkv = self.qkv(x).unflatten(-1, (3, self.n_heads, self.d_head))
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each: clip head token d_head
+        raw, probabilities = scaled_attention(q, k, v, None, maps)
+        raw = raw.transpose(1, 2).flatten(2)
+        return raw, None if probabilities is None else probabilities[:, None], v
+
+    def forward(
+        self, x: Tensor, attention: Site, mlp: Site, tap: Tap | None, edit: Edit
+    ) -> tuple[Tensor, Tensor]:
+        """Stream in → stream out, and the values (for MGA-CLAP's value path)."""
+        points = tap.points if tap is not None else frozenset[str]()
+        if tap is not None and "stream" in points:
+            tap("stream", attention, x)
+        raw, maps, values = self.attend(self.norm1(x), "maps" in points)
+        change = edit.get((attention, "raw"))
+        if change is not None or "raw" in points:
+            heads = raw.unflatten(-1, (self.n_heads, self.d_head))
+            if change is not None:
+                heads = change(heads)
+                raw = heads.flatten(-2)
+            if tap is not None and "raw" in points:
+                tap("raw", attention, heads)
+        if tap is not None and maps is not None:
+            tap("maps", attention, maps)
+        out = self._finish(attention, self.proj(raw), tap, points, edit)
+        x = x + out
+        out = self._finish(mlp, self.fc2(F.gelu(self.fc1(self.norm2(x)))), tap, points, edit)
+        return x + out, values
+
+    @staticmethod
+    def _finish(
+        site: Site, out: Tensor, tap: Tap | None, points: frozenset[str], edit: Edit
+    ) -> Tensor:
+        change = edit.get((site, "out"))
+        if change is not None:
+            out = change(out)
+        if tap is not None and "out" in points:
+            tap("out", site, out)
+        return out
+
+
+def scaled_attention(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, maps: bool
+) -> tuple[Tensor, Tensor | None]:
+    """softmax(q kᵀ / √d + bias) v; fused, unless the probabilities are wanted too."""
+    if not maps:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias), None
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    if bias is not None:
+        scores = scores + bias
+    probabilities = scores.softmax(-1)
+    return probabilities @ v, probabilities
+
+
+def normalise(norm: nn.LayerNorm, x: Tensor, stage: int, tap: Tap | None) -> Tensor:
+    """LayerNorm; a tap on `scale` also receives 1/σ of every token."""
+    if tap is None or "scale" not in tap.points:
+        return norm(x)
+    out, _, scale = torch.native_layer_norm(x, [x.shape[-1]], norm.weight, norm.bias, norm.eps)
+    tap("scale", stage, scale[..., 0])
+    return out
