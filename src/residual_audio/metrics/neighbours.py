@@ -150,9 +150,8 @@ def _search(x: Array, rows: Array, precision: type, squared: Array, indices: Arr
     # rounding of the inputs, with 2|x||y| ≤ |x|² + |y|²; doubled to be safe
     epsilon = 4 * (d + 8) * float(np.finfo(precision).eps)
     norms = (centred * centred).sum(axis=1)
-    left = np.concatenate([-2 * centred, np.ones((n, 1))], axis=1).astype(precision)
-    right = np.concatenate([centred, (norms * (1 - epsilon))[:, None]], axis=1).astype(precision)
-    right = np.ascontiguousarray(right.T)  # d + 1, n
+    left: Array = np.concatenate([-2 * centred, np.ones((n, 1))], axis=1).astype(precision)
+    right: Array = np.concatenate([centred.T, norms[None] * (1 - epsilon)]).astype(precision)
 
     groups = min(_GROUPS, n)
     width = -(-n // groups) * groups

@@ -38,12 +38,12 @@ def _one_spectrum(x: Array) -> Array:
     y -= mean
     y -= y.mean(axis=0)
     if n <= d:  # the Gram matrix has the same non-zero eigenvalues and is smaller
-        values = np.zeros(d)
+        values: Array = np.zeros(d)
         values[: n - 1] = np.linalg.eigvalsh(y @ y.T)[::-1][: n - 1]
     else:
         values = np.linalg.eigvalsh(y.T @ y)[::-1].copy()
-    rounding = float(np.finfo(x.dtype).eps) * float(np.abs(mean).max(initial=0.0))
-    if values.sum() <= n * d * rounding**2:
+    rounding = float(np.finfo(x.dtype).eps) * mean  # of each entry
+    if values.sum() <= n * (rounding**2).sum():
         return np.full(d, np.nan)
     return np.clip(values, 0.0, None) / (n - 1) * scale**2
 

@@ -1,0 +1,171 @@
+"""Attention maps, tokens, kernels and descriptions: definitions, exact sums, known shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA, KernelPCA
+
+from residual_audio.errors import InputError
+from residual_audio.metrics import attention, kernels, pursuit, tensor
+from residual_audio.metrics.spectra import eigenspectrum, participation_ratio, shares
+
+
+def maps(n: int = 40, heads: int = 3, tokens: int = 16, seed: int = 0) -> np.ndarray:
+    logits = np.random.default_rng(seed).normal(size=(n, heads, tokens, tokens)) * 2
+    p = np.exp(logits)
+    return p / p.sum(-1, keepdims=True)
+
+
+def test_entropy_and_distance_at_their_limits() -> None:
+    uniform, identity = np.full((16, 16), 1 / 16), np.eye(16)
+    assert attention.attention_entropy(uniform) == pytest.approx(np.log(16))
+    assert attention.attention_entropy(identity) == pytest.approx(0)
+    assert attention.attention_distance(identity, 4, 4) == pytest.approx(0)
+    d = attention.token_distances(4, 4)
+    assert attention.attention_distance(uniform, 4, 4) == pytest.approx(d.mean())
+    assert d[0, 5] == pytest.approx(np.sqrt(2))
+    assert attention.attention_distance(np.roll(np.eye(16), 4, axis=1), 4, 4) > 0.9
+
+
+def test_map_dimension_equals_pca_of_flattened_maps() -> None:
+    p = attention.validate(maps())
+    found = attention.map_dimensions(p)
+    for h in range(3):
+        ratio = PCA().fit(p[:, h].reshape(40, -1)).explained_variance_ratio_
+        assert found["pca_99"][h] == np.argmax(np.cumsum(ratio) >= 0.99) + 1
+        assert found["pr"][h] == pytest.approx(1 / (ratio**2).sum(), rel=1e-9)
+    half = attention.map_dimensions(p.astype(np.float16))
+    np.testing.assert_allclose(half["pr"], found["pr"], rtol=1e-2)
+
+
+def test_sample_size_alone_moves_the_dimension_of_maps() -> None:
+    rng = np.random.default_rng(0)
+    found = attention.dimension_against_sample(maps(200), (10, 50, 200, 999), rng)
+    assert list(found) == [10, 50, 200]
+    pr = [found[n]["pr"].mean() for n in found]
+    assert pr[0] < pr[1] < pr[2]
+    assert found[10]["pca_99"].max() <= 9
+
+
+def test_maps_that_are_not_probabilities_are_refused() -> None:
+    with pytest.raises(InputError, match="sum to 1"):
+        attention.validate(maps() * 2)
+    with pytest.raises(InputError, match="query, key"):
+        attention.validate(np.zeros((3, 4)))
+    with pytest.raises(InputError, match="4 × 5"):
+        attention.attention_distance(np.eye(16), 4, 5)
+
+
+def test_variance_splits_exactly() -> None:
+    rng = np.random.default_rng(1)
+    h = sum(rng.normal(size=size) for size in ((7, 8, 4, 5), (7, 1, 1, 5), (7, 8, 1, 5)))
+    split = tensor.token_split(h)
+    within = ((h - h.mean(axis=(1, 2), keepdims=True)) ** 2).sum(-1).mean(axis=(1, 2))
+    np.testing.assert_allclose(split.sum(1), within, rtol=1e-12)
+    found = tensor.variance_shares(h.mean(axis=(1, 2))[None], split[None])[0]
+    total = ((h - h.mean(axis=(0, 1, 2))) ** 2).sum(-1).mean()
+    np.testing.assert_allclose(found.sum(), 1)
+    np.testing.assert_allclose(found[1:], split.mean(0) / total)
+
+
+def test_variance_that_is_only_time_or_only_frequency() -> None:
+    rng = np.random.default_rng(2)
+    time = np.broadcast_to(rng.normal(size=(3, 8, 1, 5)), (3, 8, 4, 5))
+    split = tensor.token_split(time)
+    assert (split[:, 0] > 0).all()
+    np.testing.assert_allclose(split[:, 1:], 0, atol=1e-20)
+    split = tensor.token_split(np.broadcast_to(rng.normal(size=(3, 1, 4, 5)), (3, 8, 4, 5)))
+    np.testing.assert_allclose(split[:, [0, 2]], 0, atol=1e-20)
+
+
+def test_higher_order_svd_rebuilds_and_finds_the_ranks() -> None:
+    rng = np.random.default_rng(3)
+    factors = [rng.normal(size=(size, rank)) for size, rank in ((6, 2), (8, 3), (4, 1), (5, 2))]
+    core = rng.normal(size=(2, 3, 1, 2))
+    x = np.einsum("abcd,ia,jb,kc,ld->ijkl", core, *factors)
+    x -= x.mean(axis=(0, 1, 2))
+    found = tensor.higher_order_svd(x)
+    u = found.factors
+    rebuilt = np.einsum(
+        "abcd,ia,jb,kc,ld->ijkl", found.core, u["clip"], u["time"], u["frequency"], u["channel"]
+    )
+    np.testing.assert_allclose(rebuilt, x, atol=1e-10)
+    for values in found.values.values():
+        assert values.sum() == pytest.approx((x**2).sum())
+    ranks = found.rank(1 - 1e-9)
+    assert (ranks["time"], ranks["channel"]) == (4, 2)  # one more: the mean that was taken out
+    assert found.kept(1.0) == pytest.approx(1)
+    assert found.kept(0.9) > 0.6
+    assert found.participation()["channel"] <= 2 + 1e-9
+    with pytest.raises(InputError, match="constant"):
+        tensor.higher_order_svd(np.ones((2, 2, 2, 2)))
+
+
+def test_kernel_spectrum_equals_kernel_pca() -> None:
+    x = np.random.default_rng(4).normal(size=(60, 5))
+    epsilon = kernels.median_bandwidth(kernels.squared_distances(x))
+    oracle = KernelPCA(kernel="rbf", gamma=1 / epsilon).fit(x)
+    ours = kernels.kernel_pca_spectrum(x)
+    np.testing.assert_allclose(ours[:20] * 59, oracle.eigenvalues_[:20], rtol=1e-8)
+    wide = shares(kernels.kernel_pca_spectrum(x, 1e6))[:5]
+    np.testing.assert_allclose(wide, shares(eigenspectrum(x))[0], rtol=1e-3)
+    assert np.isnan(kernels.kernel_pca_spectrum(np.ones((5, 2)))).all()
+
+
+def test_kernel_dimension_of_known_shapes() -> None:
+    rng = np.random.default_rng(5)
+    for d, low, high in ((1, 0.8, 1.3), (2, 1.6, 2.5), (5, 3.5, 6)):
+        x = rng.normal(size=(600, d + 1))
+        x = np.pad(x / np.linalg.norm(x, axis=1, keepdims=True), ((0, 0), (0, 10)))
+        assert low < kernels.kernel_dimension(x).dimension < high
+        assert kernels.kernel_dimension(1e20 * x).dimension == pytest.approx(
+            kernels.kernel_dimension(x).dimension, rel=1e-6
+        )
+    assert np.isnan(kernels.kernel_dimension(np.ones((30, 3))).dimension)
+
+
+def test_diffusion_sees_components_and_circles() -> None:
+    rng = np.random.default_rng(6)
+    two = np.concatenate([rng.normal(size=(80, 3)), rng.normal(size=(80, 3)) + 100])
+    values = kernels.diffusion_spectrum(two, 4.0)
+    assert values[0] == pytest.approx(1)
+    assert values[1] == pytest.approx(1, abs=1e-6)  # two pieces: eigenvalue 1 twice
+    assert values[2] < 0.999
+    angle = np.linspace(0, 2 * np.pi, 200, endpoint=False)
+    ring = kernels.diffusion_spectrum(np.stack([np.cos(angle), np.sin(angle)], 1), 0.05)
+    assert ring[1] == pytest.approx(ring[2], rel=1e-6)  # sine and cosine share a frequency
+    # λ_m = exp(−ε m² / 4): the logarithms go as the squares of the frequency
+    assert np.log(ring[3]) / np.log(ring[1]) == pytest.approx(4, rel=0.02)
+
+
+def test_pursuit_finds_the_parts_of_a_sum() -> None:
+    rng = np.random.default_rng(7)
+    dictionary = pursuit.centre_dictionary(rng.normal(size=(200, 64)) + 3)
+    np.testing.assert_allclose(np.linalg.norm(dictionary, axis=1), 1)
+    target = 3 * dictionary[17] + 2 * dictionary[5] + dictionary[101]
+    found = pursuit.matching_pursuit(target, dictionary, 3)
+    assert found.entries == (17, 5, 101)
+    np.testing.assert_allclose(np.array(found.weights) * np.linalg.norm(target), [3, 2, 1])
+    assert found.fit == pytest.approx(1)
+    null = pursuit.random_fits(dictionary, 3, 50, rng)
+    assert null.max() < 0.9
+    assert found.fit > null.mean() + 5 * null.std()
+
+
+def test_pursuit_never_subtracts() -> None:
+    dictionary = np.eye(3)
+    found = pursuit.matching_pursuit(np.array([1.0, -1.0, 0.0]), dictionary, 3)
+    assert found.entries == (0,)
+    assert found.fit == pytest.approx(np.sqrt(0.5))
+    assert pursuit.matching_pursuit(-np.ones(3), dictionary).entries == ()
+    assert np.isnan(pursuit.matching_pursuit(np.zeros(3), dictionary).fit)
+    assert pursuit.coherence(found, dictionary) != pursuit.coherence(found, dictionary)  # NaN
+    both = pursuit.matching_pursuit(np.array([1.0, 1.0, 0.0]), dictionary)
+    assert pursuit.coherence(both, dictionary) == pytest.approx(0)
+    with pytest.raises(InputError, match="cannot describe"):
+        pursuit.matching_pursuit(np.ones(4), dictionary)
+
+
+def test_participation_of_flat_spectra_is_their_size() -> None:
+    assert participation_ratio(np.ones((1, 7)))[0] == pytest.approx(7)
