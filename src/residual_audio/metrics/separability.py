@@ -67,6 +67,7 @@ def fisher(x: Array, codes: Array, kind: Literal["trace", "mean_ratio"] = "trace
     for h, raw in enumerate(x):
         z = raw.astype(np.float64)
         z = z - z.mean(0)
+        z -= z.mean(0)  # the mean itself was rounded
         means = (y.T @ z) / np.maximum(counts, 1)[:, None]  # class, d
         between = (counts[:, None] * means**2).sum(0)
         within = ((z - means[codes]) ** 2).sum(0)
