@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -58,11 +58,12 @@ class Report:
 def check_dataset(
     dataset: Dataset,
     decode: bool = False,
-    progress: Callable[[Iterable[Clip]], Iterable[Clip]] = lambda clips: clips,
+    advance: Callable[[], None] = lambda: None,
 ) -> Report:
     """Compare a data set with its release; with `decode`, read every file to its end."""
     problems = dict(dataset.missing)
-    for clip in progress(dataset.clips):
+    for clip in dataset.clips:
+        advance()
         if clip.id not in problems and (why := _problem(dataset, clip, decode)):
             problems[clip.id] = why
     expected = dataset.card.counts

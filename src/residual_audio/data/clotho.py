@@ -15,7 +15,9 @@ CARD = Card(
     title="Clotho v2.1: audio captioning",
     task="captions",
     licence="captions: Tampere University licence (research); audio: Creative Commons, per file",
-    citation="K. Drossos, S. Lipping, T. Virtanen. Clotho: an audio captioning dataset. ICASSP 2020",
+    citation=(
+        "K. Drossos, S. Lipping, T. Virtanen. Clotho: an Audio Captioning Dataset. ICASSP 2020."
+    ),
     url="https://doi.org/10.5281/zenodo.4783391",
     layout=(
         "clotho_captions_{development,validation,evaluation}.csv\n"

@@ -64,7 +64,8 @@ def _item(table: Path, number: int, row: Row) -> tuple[list[str], list[str]]:
             names.append(name)
         elif any(there) or part != "triplet":
             raise DatasetError(
-                f"'{table}' item {number}: {part} needs a caption and a file, has '{text}' and '{name}'"
+                f"'{table}' item {number}: {part} needs a caption and a file; "
+                f"it has '{text}' and '{name}'"
             )
     if len(set(names)) < len(names):
         raise DatasetError(f"'{table}' item {number} names one file twice: {', '.join(names)}")

@@ -25,7 +25,10 @@ CARD = Card(
     n_clips=2000,
     n_classes=50,
     counts={str(fold): 400 for fold in range(1, 6)},
-    group="the Freesound recording a clip was cut from (src_file); official folds keep it whole",
+    group=(
+        "the Freesound recording a clip was cut from (src_file). The official folds keep it whole, "
+        "but for a few recordings that were used for two classes"
+    ),
     options={
         "captions": "CSV with filename and caption_1 … (or caption, or title)",
     },

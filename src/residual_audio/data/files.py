@@ -10,6 +10,11 @@ from pathlib import Path, PurePosixPath
 
 from residual_audio.errors import DatasetError
 
+
+class LayoutError(DatasetError):
+    """A folder that is not laid out like the release."""
+
+
 AUDIO_SUFFIXES = (
     ".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".aifc", ".au", ".caf",
     ".w64", ".m4a", ".mp4", ".aac", ".wma", ".webm",
@@ -84,7 +89,7 @@ def below(root: Path, *places: str) -> Path:
         for place in places:
             if (folder / place).exists():
                 return folder / place
-    raise DatasetError(f"no {' or '.join(places)} in '{root}' (nor in a folder directly below it)")
+    raise LayoutError(f"no {' or '.join(places)} in '{root}' (nor in a folder directly below it)")
 
 
 def walk_audio(folder: Path) -> Iterable[Path]:

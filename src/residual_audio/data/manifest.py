@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from residual_audio.data.base import TEMPLATE, Card, Dataset
-from residual_audio.data.files import Files, nfc
+from residual_audio.data.files import Files, LayoutError, nfc
 from residual_audio.data.tables import read_csv, read_jsonl
 from residual_audio.errors import DatasetError
 from residual_audio.types import Clip
@@ -84,7 +84,7 @@ def _table_in(root: Path) -> Path:
     for name in NAMES:
         if (root / name).is_file():
             return root / name
-    raise DatasetError(f"no {', '.join(NAMES[:-1])} or {NAMES[-1]} in '{root}'")
+    raise LayoutError(f"no {', '.join(NAMES[:-1])} or {NAMES[-1]} in '{root}'")
 
 
 class _Finder:

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from residual_audio.data.base import Card, Dataset
+from residual_audio.data.files import LayoutError
 from residual_audio.errors import DatasetError, InputError
 
 # name → module in this package
@@ -62,7 +63,12 @@ def load_dataset(name: str, root: str | Path | None = None, **options: Any) -> D
         folder = Path(root).expanduser()
         if not folder.exists():
             raise DatasetError(f"no folder '{root}' for {name}. {module.CARD.download}")
-        dataset = module.load(folder, **options)
+        try:
+            dataset = module.load(folder, **options)
+        except LayoutError as error:
+            raise DatasetError(
+                f"{error}. Layout of {name}:\n{module.CARD.layout}\n{module.CARD.download}"
+            ) from None
     assert isinstance(dataset, Dataset)
     return dataset
 

@@ -92,16 +92,19 @@ def few_shot(clips: Sequence[Clip], n_shots: int, seed: int = 0) -> Index:
 
 
 def without_groups(clips: Sequence[Clip], used: Sequence[int] | Index) -> Index:
-    """Clips that share no group with the used ones: what may be tested on after training on them."""
+    """Clips that share no group with the used ones: what may be tested on after training there."""
     taken = {group_of(clips[int(i)]) for i in used}
     return np.array([i for i, c in enumerate(clips) if group_of(c) not in taken], dtype=np.int64)
 
 
-def official_or_grouped_folds(dataset: Dataset, n_folds: int = 5, seed: int = 0) -> Folds:
+def official_or_grouped_folds(
+    dataset: Dataset, n_folds: int = 5, seed: int = 0, mend: bool = True
+) -> Folds:
     """The official cross-validation folds where the data set has them, else grouped ones.
 
     Official folds are kept as they are, except that a group they tear goes whole into the fold
-    that holds most of it. Named splits (train, test) are no cross-validation and are not used.
+    that holds most of it (unless `mend` is False). Named splits (train, test) are no
+    cross-validation and are not used.
     """
     official = dataset.folds and all(name.isdigit() for name in dataset.folds.values())
     present = sorted({clip.fold for clip in dataset.clips if clip.fold is not None})
@@ -115,7 +118,7 @@ def official_or_grouped_folds(dataset: Dataset, n_folds: int = 5, seed: int = 0)
         )
     number = {fold: i for i, fold in enumerate(present)}
     assignment = np.array([number[c.fold] for c in dataset.clips if c.fold is not None], np.int64)
-    whole = _mend(dataset.clips, assignment, len(present))
+    whole = _mend(dataset.clips, assignment, len(present)) if mend else assignment
     moved = int((whole != assignment).sum())
     source = "official" if not moved else f"official, {moved} clips moved to keep groups whole"
     return Folds(whole, tuple(dataset.folds[fold] for fold in present), source, moved)
