@@ -46,7 +46,7 @@ def _single_core_threads(n: int) -> ThreadPoolExecutor:
             ready = threading.Barrier(n + 1)
 
             def begin() -> None:
-                torch.get_num_threads()  # the first call in a thread takes the default over, so ask now
+                torch.get_num_threads()  # the first call in a thread takes over the default
                 torch.set_num_threads(1)
                 ready.wait()
 

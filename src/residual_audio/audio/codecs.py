@@ -1,0 +1,78 @@
+"""Formats libsndfile does not read (m4a, aac, wma, webm, …), through the extra `codecs` (PyAV)."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from residual_audio.errors import AudioError, MissingExtraError
+
+# Containers round their durations, and encoders trim their delay, by up to a few frames.
+_TOLERATED_LOSS_S = 0.2
+
+
+def available() -> bool:
+    return importlib.util.find_spec("av") is not None
+
+
+def open_blocks(path: Path, stack: ExitStack) -> tuple[int, Iterator[npt.NDArray[np.float32]]]:
+    """Sample rate and blocks of mono samples of the first audio stream."""
+    if not available():
+        raise MissingExtraError("av", "codecs", f"Decoding '{path}'")
+    import av
+
+    try:
+        container = stack.enter_context(av.open(str(path)))
+    except (av.error.FFmpegError, OSError) as error:
+        raise AudioError(f"'{path}' cannot be decoded: {_reason(error)}") from error
+    if not container.streams.audio:
+        raise AudioError(f"'{path}' holds no sound")
+    stream = container.streams.audio[0]
+    rate_hz = int(stream.rate or 0)
+    if rate_hz < 1:
+        raise AudioError(f"'{path}' says its sample rate is 0 Hz; its header is damaged")
+    return rate_hz, _blocks(path, container, stream, rate_hz)
+
+
+def _blocks(
+    path: Path, container: Any, stream: Any, rate_hz: int
+) -> Iterator[npt.NDArray[np.float32]]:
+    import av
+
+    promised_s = (container.duration or 0) / av.time_base
+    if stream.duration and stream.time_base:
+        promised_s = float(stream.duration * stream.time_base)
+    # Same rate and layout, planar float64: one format to average, whatever the codec gives.
+    to_float = av.AudioResampler(format="dblp")
+    n_read = 0
+    try:
+        for frame in container.decode(stream):
+            for part in to_float.resample(frame):
+                planes = part.to_ndarray()  # channel sample
+                mono = planes.mean(axis=0).astype(np.float32)
+                if not np.isfinite(mono).all():
+                    raise AudioError(f"'{path}' holds NaN or infinite samples")
+                n_read += len(mono)
+                yield mono
+    except av.error.FFmpegError as error:
+        raise AudioError(
+            f"'{path}' is cut short: decoding fails after {n_read / rate_hz:.2f} s "
+            f"({_reason(error)}). Copy or download it again."
+        ) from error
+    if n_read == 0:
+        raise AudioError(f"'{path}' has no samples")
+    if n_read / rate_hz + _TOLERATED_LOSS_S < promised_s:
+        raise AudioError(
+            f"'{path}' is cut short: its header promises {promised_s:.2f} s, "
+            f"{n_read / rate_hz:.2f} s are there. Copy or download it again."
+        )
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,244 @@
+"""Sound files → mono float32 at the rate a model wants; a file that is not whole is an error."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import soundfile
+import soxr
+
+from residual_audio.audio import codecs
+from residual_audio.audio.integrity import (
+    check_chunks,
+    check_flac,
+    check_ogg,
+    information_frame,
+    scan_mpeg,
+    sniff,
+)
+from residual_audio.errors import AudioError, InputError
+
+Samples = npt.NDArray[np.float32]
+
+_FRAMES_AT_ONCE = 65_536
+_VALUES_AT_ONCE = 2**21
+_LOWEST_RATE_HZ = 100
+# Values that float32 cannot hold are read as float64 and rounded once, after the downmix.
+_WIDE_SUBTYPES = frozenset({"DOUBLE", "PCM_32", "ALAC_32"})
+
+
+def load_audio(
+    path: str | os.PathLike[str], sample_rate_hz: int, max_s: float | None = None
+) -> Samples:
+    """Decode a file, average its channels and resample it: mono float32 [sample].
+
+    With `max_s` only the beginning is decoded; it is the same, bit for bit, as that of the whole.
+    Raises AudioError for anything that is not a whole, finite, non-empty recording.
+    """
+    if sample_rate_hz < 1:
+        raise InputError(f"sample_rate_hz must be positive, got {sample_rate_hz}")
+    with ExitStack() as stack:
+        source = _open(Path(path), stack)
+        blocks = _resampled(source.blocks, source.rate_hz, sample_rate_hz)
+        return _collect(blocks, None if max_s is None else max(1, round(max_s * sample_rate_hz)))
+
+
+def read_audio(path: str | os.PathLike[str]) -> tuple[Samples, int]:
+    """Decode a file at its own rate: mono float32 [sample], and the rate in Hz."""
+    with ExitStack() as stack:
+        source = _open(Path(path), stack)
+        return _collect(source.blocks, None), source.rate_hz
+
+
+def resample(samples: npt.ArrayLike, from_hz: int, to_hz: int) -> Samples:
+    """Band-limited resampling of a mono clip (soxr, high quality, the same every time)."""
+    wave = np.ascontiguousarray(samples, dtype=np.float32)
+    if wave.ndim != 1 or len(wave) == 0 or min(from_hz, to_hz) < 1:
+        raise InputError(
+            f"cannot resample an array of shape {wave.shape} from {from_hz} Hz to {to_hz} Hz"
+        )
+    return _collect(_resampled(iter([wave]), from_hz, to_hz), None)
+
+
+@dataclass(frozen=True)
+class _Source:
+    rate_hz: int
+    blocks: Iterator[Samples]
+
+
+def _open(path: Path, stack: ExitStack) -> _Source:
+    n_bytes = _check_file(path)
+    problem: str | None = None
+    n_promised: int | None = None
+    source: Path | io.BytesIO = path
+    with path.open("rb") as file:
+        kind = sniff(file)
+        if kind in ("riff", "aiff"):
+            problem = check_chunks(file, n_bytes)
+        elif kind == "ogg":
+            problem = check_ogg(file, n_bytes)
+        elif kind == "flac":
+            problem, n_promised = check_flac(file)
+        elif kind == "mpeg" and (scan := scan_mpeg(file)) is not None:
+            problem = scan.problem
+            if not scan.has_length:
+                # Without a length libsndfile guesses one from the bit rate, and stops there.
+                source = io.BytesIO(information_frame(scan) + path.read_bytes()[scan.start :])
+        elif kind == "mpeg":
+            kind = "unknown"
+    if problem is not None:
+        raise AudioError(f"'{path}' {problem}. Copy or download it again.")
+    if kind == "foreign" or (kind == "flac" and n_promised is None):
+        return _Source(*codecs.open_blocks(path, stack))
+    try:
+        sound = stack.enter_context(_sound_file(source, stack))
+    except soundfile.LibsndfileError as error:
+        # Raw AAC behind a tag, Ogg Speex, rarer containers: the other decoder may know them.
+        if kind in ("unknown", "ogg") and codecs.available():
+            try:
+                return _Source(*codecs.open_blocks(path, stack))
+            except AudioError:
+                raise AudioError(_not_audio(path, kind, error)) from error
+        raise AudioError(_not_audio(path, kind, error)) from error
+    if sound.samplerate < _LOWEST_RATE_HZ:
+        raise AudioError(
+            f"'{path}' says its sample rate is {sound.samplerate} Hz: its header is damaged"
+        )
+    if n_promised is not None:
+        _reach_end(path, sound, n_promised)
+    return _Source(sound.samplerate, _sound_blocks(path, sound, n_promised))
+
+
+def _check_file(path: Path) -> int:
+    try:
+        if path.is_dir():
+            raise AudioError(f"'{path}' is a folder, not a sound file")
+        n_bytes = path.stat().st_size
+    except FileNotFoundError as error:
+        raise AudioError(f"'{path}' does not exist") from error
+    except (OSError, ValueError) as error:
+        raise AudioError(f"'{path}' cannot be read: {error}") from error
+    if not path.is_file():
+        raise AudioError(f"'{path}' is not a regular file")
+    if n_bytes == 0:
+        raise AudioError(f"'{path}' is empty (0 bytes); copy or download it again")
+    if not os.access(path, os.R_OK):
+        raise AudioError(f"'{path}' cannot be read: permission denied")
+    return n_bytes
+
+
+def _sound_file(source: Path | io.BytesIO, stack: ExitStack) -> soundfile.SoundFile:
+    if isinstance(source, io.BytesIO):
+        return soundfile.SoundFile(source)
+    file = stack.enter_context(source.open("rb"))
+    # A descriptor, not a name: libsndfile must not be led by the extension.
+    return soundfile.SoundFile(file if os.name == "nt" else file.fileno(), closefd=False)
+
+
+def _reach_end(path: Path, sound: soundfile.SoundFile, n_promised: int) -> None:
+    """A FLAC file has its last sample, or it is cut short; found without decoding all of it."""
+    try:
+        sound.seek(n_promised - 1)
+        found = len(sound.read(1, dtype="float32")) == 1
+        sound.seek(0)
+    except soundfile.LibsndfileError:
+        found = False
+    if not found:
+        raise _cut_short(path, f"its header promises {n_promised} samples, the last is missing")
+
+
+def _sound_blocks(
+    path: Path, sound: soundfile.SoundFile, n_promised: int | None
+) -> Iterator[Samples]:
+    dtype = "float64" if sound.subtype in _WIDE_SUBTYPES else "float32"
+    size = max(256, min(_FRAMES_AT_ONCE, _VALUES_AT_ONCE // sound.channels))
+    n_read = 0
+    while True:
+        try:
+            block = sound.read(size, dtype=dtype, always_2d=True)  # sample channel
+        except soundfile.LibsndfileError as error:
+            raise _cut_short(
+                path, f"decoding fails after {n_read / sound.samplerate:.2f} s"
+            ) from error
+        if len(block) == 0:
+            break
+        yield _checked(path, downmix(block), n_read)
+        n_read += len(block)
+    if n_read == 0:
+        raise AudioError(f"'{path}' has no samples")
+    if n_promised is not None and n_read < n_promised:
+        raise _cut_short(path, f"its header promises {n_promised} samples, {n_read} are there")
+
+
+def downmix(block: npt.NDArray[Any]) -> Samples:
+    """Mean of the channels [sample, channel] → [sample], summed in float64."""
+    if block.shape[1] == 1:
+        with np.errstate(over="ignore"):
+            return block[:, 0].astype(np.float32)
+    total = block[:, 0].astype(np.float64)
+    for channel in range(1, block.shape[1]):
+        total += block[:, channel]
+    with np.errstate(over="ignore"):
+        return (total / block.shape[1]).astype(np.float32)
+
+
+def _checked(path: Path, block: Samples, offset: int) -> Samples:
+    finite = np.isfinite(block)
+    if not finite.all():
+        first = offset + int(np.argmin(finite))
+        raise AudioError(
+            f"'{path}' holds NaN or infinite samples (the first at sample {first}); "
+            "write it again from its source"
+        )
+    return block
+
+
+def _resampled(blocks: Iterator[Samples], from_hz: int, to_hz: int) -> Iterator[Samples]:
+    """Resample as a stream; soxr gives the same bits however the input is cut into blocks."""
+    if from_hz == to_hz:
+        yield from blocks
+        return
+    stream = soxr.ResampleStream(from_hz, to_hz, 1, dtype="float32", quality="HQ")
+    n_out, first = 0, None
+    for block in blocks:
+        first = block[:1] if first is None else first
+        out = stream.resample_chunk(block, last=False)
+        n_out += len(out)
+        yield out
+    out = stream.resample_chunk(np.zeros(0, dtype=np.float32), last=True)
+    # A clip shorter than one output sample still is a clip.
+    yield out if n_out + len(out) or first is None else first
+
+
+def _collect(blocks: Iterator[Samples], n_wanted: int | None) -> Samples:
+    parts, n = [], 0
+    for block in blocks:
+        parts.append(block)
+        n += len(block)
+        if n_wanted is not None and n >= n_wanted:
+            break
+    return np.concatenate(parts)[:n_wanted]
+
+
+def _cut_short(path: Path, how: str) -> AudioError:
+    return AudioError(f"'{path}' is cut short: {how}. Copy or download it again.")
+
+
+def _not_audio(path: Path, kind: str, error: soundfile.LibsndfileError) -> str:
+    if kind == "unknown":
+        with path.open("rb") as file:
+            begins = file.read(12)
+        return (
+            f"'{path}' is not a sound file in a known format (it begins with {begins!r}). "
+            "Rarer formats need: pip install 'residual-audio[codecs]'"
+        )
+    reason = error.error_string.strip().rstrip(".") or "its header is damaged"
+    return f"'{path}' cannot be decoded as {kind}: {reason}"

@@ -1,0 +1,265 @@
+"""Is a sound file all there? Decoders return what they find, so the container is asked first.
+
+Each check reads headers only and returns what is wrong with the file, or None. What cannot be known
+(a stream that never wrote its length) is not an error.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+from typing import BinaryIO, Literal
+
+Container = Literal["riff", "aiff", "flac", "ogg", "mpeg", "foreign", "unknown"]
+
+# A program that writes to a pipe cannot go back to fill in the size: it leaves one of these.
+_PLACEHOLDER_SIZES = range(0x7FFF_0000, 0x8000_0001), range(0xFFFF_0000, 0x1_0000_0000)
+_OGG_PAGE_MAX = 65_307
+
+
+def sniff(file: BinaryIO) -> Container:
+    """The container, by its first bytes; the file's name plays no part."""
+    file.seek(0)
+    head = file.read(16)
+    if head[:4] in (b"RIFF", b"RF64", b"RIFX") and head[8:12] == b"WAVE":
+        return "riff"
+    if head[:4] == b"FORM" and head[8:12] in (b"AIFF", b"AIFC"):
+        return "aiff"
+    if head[:4] == b"OggS":
+        return "ogg"
+    if head[:3] == b"ID3":
+        file.seek(id3_length(head))
+        return "flac" if file.read(4) == b"fLaC" else "mpeg"
+    if head[:4] == b"fLaC":
+        return "flac"
+    if MpegHeader.parse(head) is not None:
+        return "mpeg"
+    return "foreign" if _is_foreign(head) else "unknown"
+
+
+def _is_foreign(head: bytes) -> bool:
+    """MP4/M4A, Matroska/WebM, ASF/WMA, ADTS AAC, AC-3, AMR, AVI: known, but not to libsndfile."""
+    return (
+        head[4:8] == b"ftyp"
+        or head[:4] in (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75")
+        or head[:5] == b"#!AMR"
+        or head[:2] == b"\x0b\x77"
+        or (head[:1] == b"\xff" and len(head) > 1 and head[1] & 0xF6 == 0xF0)
+        or (head[:4] == b"RIFF" and head[8:12] == b"AVI ")
+    )
+
+
+def check_chunks(file: BinaryIO, n_bytes: int) -> str | None:
+    """RIFF, RF64 and AIFF: does the chunk of samples reach as far as its size says?"""
+    file.seek(0)
+    magic = file.read(12)
+    big = magic[:4] in (b"FORM", b"RIFX")
+    order = ">" if big else "<"
+    samples = b"SSND" if magic[:4] == b"FORM" else b"data"
+    long_size: int | None = None
+    position = 12
+    while position + 8 <= n_bytes:
+        file.seek(position)
+        name, size = struct.unpack(f"{order}4sI", file.read(8))
+        start = position + 8
+        if name == b"ds64":
+            fields = file.read(16)
+            long_size = struct.unpack("<QQ", fields)[1] if len(fields) == 16 else None
+        if name == b"fmt " and file.read(8)[4:] == bytes(4):
+            return "says its sample rate is 0 Hz: its header is damaged"
+        if name == samples:
+            if size == 0xFFFF_FFFF and long_size:
+                size = long_size
+            there = n_bytes - start
+            streamed = any(size in sizes for sizes in _PLACEHOLDER_SIZES) or size == 0
+            if streamed or size <= there:
+                return None
+            return f"is cut short: its header promises {size} bytes of samples, {there} are there"
+        position = start + size + (size & 1)
+    return "is cut short: it ends before its samples begin"
+
+
+def check_flac(file: BinaryIO) -> tuple[str | None, int | None]:
+    """What is wrong, and the samples a channel that STREAMINFO promises (None: left open)."""
+    file.seek(0)
+    head = file.read(10)
+    file.seek(id3_length(head) if head[:3] == b"ID3" else 0)
+    block = file.read(8 + 34)  # marker, block header, STREAMINFO
+    if len(block) < 8 + 34:
+        return "is cut short: it ends inside its header", None
+    return None, int.from_bytes(block[8 + 13 : 8 + 18], "big") & 0xF_FFFF_FFFF or None
+
+
+def check_ogg(file: BinaryIO, n_bytes: int) -> str | None:
+    """The last page must be whole and carry the end-of-stream mark."""
+    file.seek(max(0, n_bytes - 2 * _OGG_PAGE_MAX))
+    tail = file.read()
+    at = tail.rfind(b"OggS\x00")
+    page = tail[at:]
+    if at < 0 or len(page) < 27 or len(page) < 27 + page[26]:
+        return "is cut short: its last Ogg page is broken off"
+    length = 27 + page[26] + sum(page[27 : 27 + page[26]])
+    if length > len(page):
+        return "is cut short: its last Ogg page is broken off"
+    if not page[5] & 4:
+        return "is cut short: its last Ogg page is missing"
+    return None
+
+
+def id3_length(head: bytes) -> int:
+    """Bytes of an ID3v2 tag at the start, header and footer included."""
+    if head[:3] != b"ID3" or len(head) < 10:
+        return 0
+    size = 0
+    for byte in head[6:10]:
+        size = size << 7 | byte & 0x7F
+    return 10 + size + (10 if head[5] & 0x10 else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class MpegHeader:
+    """One MPEG audio frame header."""
+
+    raw: bytes
+    version: int
+    """3 is MPEG-1, 2 MPEG-2, 0 MPEG-2.5."""
+    layer: int
+    rate_hz: int
+    n_bytes: int
+    n_samples: int
+    mono: bool
+
+    @classmethod
+    def parse(cls, data: bytes | mmap.mmap, at: int = 0) -> MpegHeader | None:
+        raw = data[at : at + 4]
+        if len(raw) < 4 or raw[0] != 0xFF or raw[1] & 0xE0 != 0xE0:
+            return None
+        version, layer = raw[1] >> 3 & 3, 4 - (raw[1] >> 1 & 3)
+        index, rate = raw[2] >> 4, raw[2] >> 2 & 3
+        if version == 1 or layer == 4 or index in (0, 15) or rate == 3:
+            return None
+        rate_hz = (44_100, 48_000, 32_000)[rate] >> {3: 0, 2: 1, 0: 2}[version]
+        bits_per_s = 1000 * _KBITS[(min(version, 3) == 3, layer)][index - 1]
+        padding = raw[2] >> 1 & 1
+        n_samples = 384 if layer == 1 else 576 if layer == 3 and version != 3 else 1152
+        if layer == 1:
+            n_bytes = (12 * bits_per_s // rate_hz + padding) * 4
+        else:
+            n_bytes = n_samples // 8 * bits_per_s // rate_hz + padding
+        return cls(bytes(raw), version, layer, rate_hz, n_bytes, n_samples, raw[3] >> 6 == 3)
+
+    @property
+    def side_bytes(self) -> int:
+        """Side information after the header, where a Xing header begins."""
+        if self.version == 3:
+            return 17 if self.mono else 32
+        return 9 if self.mono else 17
+
+    def continues(self, other: MpegHeader) -> bool:
+        return (self.version, self.layer, self.rate_hz) == (
+            other.version,
+            other.layer,
+            other.rate_hz,
+        )
+
+
+_KBITS: dict[tuple[bool, int], tuple[int, ...]] = {
+    (True, 1): (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448),
+    (True, 2): (32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384),
+    (True, 3): (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
+    (False, 1): (32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256),
+    (False, 2): (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+    (False, 3): (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MpegScan:
+    """What walking over the frames of an MPEG file found."""
+
+    first: MpegHeader
+    start: int
+    n_frames: int
+    """Frames with sound (an information frame is not counted)."""
+    n_bytes: int
+    has_length: bool
+    """The file says how long it is (Xing, Info or VBRI); else a decoder can only guess."""
+    problem: str | None
+
+
+def scan_mpeg(file: BinaryIO) -> MpegScan | None:
+    """Walk over all frames; None when no two frames follow each other."""
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        found = _next_frame(data, id3_length(data[:10]), None)
+        if found is None:
+            return None
+        start, first = found
+        at, n_frames, problem = start, 0, None
+        while True:
+            header = MpegHeader.parse(data, at)
+            if header is None or not header.continues(first):
+                if _is_trailer(data, at):
+                    break
+                found = _next_frame(data, at, first)
+                if found is None:
+                    break
+                at, header = found
+            if at + header.n_bytes > len(data):
+                missing = at + header.n_bytes - len(data)
+                problem = f"is cut short: its last MPEG frame lacks {missing} bytes"
+                break
+            n_frames += 1
+            at += header.n_bytes
+        promised = _promised_frames(data, start, first)
+        if promised is not None:
+            n_frames -= 1
+            # Whether the information frame counts itself differs between encoders.
+            if n_frames < promised - 1:
+                problem = (
+                    f"is cut short: its header promises {promised} MPEG frames, "
+                    f"{n_frames} are there"
+                )
+        return MpegScan(first, start, n_frames, len(data), promised is not None, problem)
+
+
+def information_frame(scan: MpegScan) -> bytes:
+    """A Xing frame with the true length, for files that have none."""
+    raw = bytearray(scan.first.raw)
+    raw[1] |= 1  # no checksum
+    raw[2] = raw[2] & 0x0D | 9 << 4  # a bit rate that leaves room, no padding
+    header = MpegHeader.parse(bytes(raw))
+    assert header is not None
+    body = bytes(raw) + bytes(header.side_bytes) + b"Xing"
+    n_bytes = scan.n_bytes - scan.start + header.n_bytes
+    body += struct.pack(">III", 3, scan.n_frames, min(n_bytes, 0xFFFF_FFFF))
+    return body.ljust(header.n_bytes, b"\0")
+
+
+def _next_frame(data: mmap.mmap, at: int, like: MpegHeader | None) -> tuple[int, MpegHeader] | None:
+    """The next frame that is followed by another one, or that ends the file."""
+    while (at := data.find(b"\xff", at)) >= 0:
+        header = MpegHeader.parse(data, at)
+        if header is not None and (like is None or header.continues(like)):
+            end = at + header.n_bytes
+            after = MpegHeader.parse(data, end)
+            if (after is not None and after.continues(header)) or end == len(data):
+                return at, header
+        at += 1
+    return None
+
+
+def _is_trailer(data: mmap.mmap, at: int) -> bool:
+    return data[at : at + 3] in (b"TAG", b"ID3", b"LYR", b"APE", b"") or not any(data[at : at + 64])
+
+
+def _promised_frames(data: mmap.mmap, start: int, first: MpegHeader) -> int | None:
+    """Frames an information frame promises; 0 when it is there but does not say."""
+    xing = start + 4 + first.side_bytes
+    if data[xing : xing + 4] in (b"Xing", b"Info"):
+        flags, count = struct.unpack(">II", data[xing + 4 : xing + 12])
+        return count if flags & 1 else 0
+    vbri = start + 4 + 32
+    if data[vbri : vbri + 4] == b"VBRI":
+        return int(struct.unpack(">I", data[vbri + 14 : vbri + 18])[0])
+    return None
