@@ -24,6 +24,7 @@ from residual_audio.reweight.gains import (
     blend,
     check_fits,
     check_gains,
+    coarse,
     compose,
     identity_gains,
     moved,
@@ -135,6 +136,21 @@ def test_unfolding_by_the_gains_alone_restores(model, features, units):
     fold(model, gains)
     unfold(model, gains)
     torch.testing.assert_close(model.embed(features), before, atol=1e-4, rtol=1e-4)
+
+
+def test_a_coarse_gain_scales_the_head_and_folds(model, features):
+    fine = make_gains(model, ["s2.b0.h0", "s3"])
+    gains = Gains(
+        {"s2.b0.h0": np.array([1.7]), "s3": np.array([0.4])},
+        {unit: coarse(spectrum) for unit, spectrum in fine.spectra.items()},
+    )
+    alike = Gains({"s2.b0.h0": np.full(8, 1.7), "s3": np.full(64, 0.4)}, fine.spectra)
+    with torch.no_grad():
+        edited = model.embed(features, NetworkGains(gains, model.encoder.sites))
+        same = model.embed(features, NetworkGains(alike, model.encoder.sites))
+    torch.testing.assert_close(edited, same, atol=1e-5, rtol=1e-4)
+    fold(model, gains)
+    torch.testing.assert_close(model.embed(features), edited, atol=1e-5, rtol=1e-4)
 
 
 def test_an_erased_direction_cannot_be_unfolded(model):

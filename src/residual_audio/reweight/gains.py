@@ -5,6 +5,8 @@ A unit with mean μ, orthonormal rows Φ and gains λ maps a row vector x to
     keep_mean   y = x + (x − μ) P,   P = Φᵀ diag(λ − 1) Φ     (λ = 1 is the identity)
     drop_mean   y = (x − μ) M,       M = Φᵀ diag(λ) Φ         (the published formula: the mean and
                                                               all directions outside Φ are lost)
+
+A unit whose basis is empty has one *coarse* gain, which scales all directions alike.
 """
 
 from __future__ import annotations
@@ -19,14 +21,20 @@ import numpy as np
 from residual_audio.errors import InputError, ModelError
 from residual_audio.types import FloatArray, Gains, Head, Site, Spectrum
 
-Path_ = Literal["network", "direct"]
-
 
 def identity_gains(spectra: Mapping[str, Spectrum], **about: Any) -> Gains:
     """λ = 1 everywhere."""
-    return Gains(
-        {unit: np.ones(len(s.eigenvalues)) for unit, s in spectra.items()}, spectra, **about
-    )
+    return Gains({unit: np.ones(size_of(s)) for unit, s in spectra.items()}, spectra, **about)
+
+
+def size_of(spectrum: Spectrum) -> int:
+    """Gains that a spectrum takes: one a component, or a single coarse one."""
+    return max(1, len(spectrum.basis))
+
+
+def coarse(spectrum: Spectrum) -> Spectrum:
+    """The same mean with no axes: one gain for all directions."""
+    return replace(spectrum, basis=spectrum.basis[:0], eigenvalues=spectrum.eigenvalues[:0])
 
 
 def affine(spectrum: Spectrum, gains: FloatArray, keep_mean: bool) -> tuple[FloatArray, FloatArray]:
@@ -34,7 +42,7 @@ def affine(spectrum: Spectrum, gains: FloatArray, keep_mean: bool) -> tuple[Floa
     phi = np.asarray(spectrum.basis, np.float64)
     mean = np.asarray(spectrum.mean, np.float64)
     scale = np.asarray(gains, np.float64) - (1.0 if keep_mean else 0.0)
-    p = phi.T @ (scale[:, None] * phi)
+    p = phi.T @ (scale[:, None] * phi) if len(phi) else scale[0] * np.eye(len(mean))
     return (np.eye(len(mean)) + p if keep_mean else p), -mean @ p
 
 
@@ -52,7 +60,7 @@ def check_gains(gains: Gains) -> Gains:
         if unit not in gains.spectra:
             raise InputError(f"gains for '{unit}' come without its spectrum")
         spectrum = gains.spectra[unit]
-        if np.shape(values) != (len(spectrum.basis),):
+        if np.shape(values) != (size_of(spectrum),):
             raise InputError(
                 f"'{unit}' has {np.size(values)} gains for {len(spectrum.basis)} components"
             )
@@ -159,10 +167,11 @@ def n_gains(gains: Gains) -> int:
 
 
 def moved(gains: Gains, top: int = 10) -> list[dict[str, Any]]:
-    """The units that moved most: Σ_i λ-variance (λ_i − 1)² σ_i², the energy of the change."""
+    """The units that moved most, by the energy of the change, Σ_i (λ_i − 1)² σ_i²."""
     rows: list[dict[str, Any]] = []
     for unit, values in gains.gains.items():
-        variance = np.asarray(gains.spectra[unit].eigenvalues)
+        spectrum = gains.spectra[unit]
+        variance = np.asarray(spectrum.eigenvalues) if len(spectrum.basis) else np.ones(1)
         change = np.asarray(values, np.float64) - 1.0
         component = int(np.argmax(change**2 * variance))
         rows.append(

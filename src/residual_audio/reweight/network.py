@@ -70,7 +70,10 @@ class NetworkGains(nn.Module):
         """P [d, d] and c [d] of unit i, with y = x + x P + c (keep_mean) or y = x P + c."""
         basis, mean = getattr(self, f"basis_{i}"), getattr(self, f"mean_{i}")
         scale = self.values[i] - (1.0 if self._given.keep_mean else 0.0)
-        p = basis.T @ (scale[:, None] * basis)
+        if len(basis):
+            p = basis.T @ (scale[:, None] * basis)
+        else:  # one coarse gain
+            p = scale * torch.eye(len(mean), dtype=mean.dtype, device=mean.device)
         return p, -(mean @ p)
 
     def edit(self) -> Edit:

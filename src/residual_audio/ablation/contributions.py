@@ -1,0 +1,91 @@
+"""What each unit adds to the pooled latent, read from the `direct` capture of a store.
+
+With norm statistics frozen the latent is an exact sum over heads, MLPs, the patch embedding and
+constants. A head's part is its pools [clip, slot · d_head] times a fixed operator to the latent, so
+it is never stored at full width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from residual_audio.ablation.units import Unit, attention_site
+from residual_audio.types import FloatArray, Head, Site
+
+
+class DirectSource(Protocol):
+    """The part of a store that the direct path needs; arrays hold the clips that are ok."""
+
+    @property
+    def sites(self) -> Sequence[Site]: ...
+
+    def latent(self) -> FloatArray:
+        """[clip, D]"""
+
+    def direct_pools(self, site: Site) -> FloatArray:
+        """[clip, head, slot · d_head]"""
+
+    def direct_operator(self, head: Head) -> FloatArray:
+        """[slot · d_head, D]"""
+
+    def direct_term(self, name: str) -> FloatArray:
+        """[clip, D] of an MLP (`s2.b5.mlp`), of an attention bias (`s2.b5.attention.bias`) …"""
+
+
+class Contributions:
+    """Contributions by unit, each computed when asked for; pools are read once and kept."""
+
+    def __init__(self, source: DirectSource, rows: Any = slice(None)) -> None:
+        self._source = source
+        self._rows = rows
+        self._pools: dict[Site, FloatArray] = {}
+        self._operators: dict[Head, FloatArray] = {}
+        self.latent: FloatArray = np.asarray(source.latent()[rows], np.float32)
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        return tuple(self._source.sites)
+
+    def __len__(self) -> int:
+        return len(self.latent)
+
+    def pools(self, head: Head) -> FloatArray:
+        """[clip, slot · d_head]"""
+        site = attention_site(head, self.sites)
+        if site not in self._pools:
+            self._pools[site] = np.asarray(self._source.direct_pools(site)[self._rows], np.float32)
+        return self._pools[site][:, head.head]
+
+    def operator(self, head: Head) -> FloatArray:
+        """[slot · d_head, D]"""
+        if head not in self._operators:
+            self._operators[head] = np.asarray(self._source.direct_operator(head), np.float32)
+        return self._operators[head]
+
+    def head(self, head: Head) -> FloatArray:
+        """[clip, D]"""
+        return self.pools(head) @ self.operator(head)
+
+    def site(self, site: Site) -> FloatArray:
+        """[clip, D]: an MLP, or all heads of an attention with its bias."""
+        if site.kind == "mlp":
+            return np.asarray(self._source.direct_term(str(site))[self._rows], np.float32)
+        bias = np.asarray(self._source.direct_term(f"{site}.bias")[self._rows], np.float32)
+        return sum((self.head(h) for h in site.heads), bias)
+
+    def of(self, unit: Unit) -> FloatArray:
+        """[clip, D] of any unit; a head inside a site of the unit counts once."""
+        total = np.zeros_like(self.latent)
+        for site in unit.sites:
+            total += self.site(site)
+        for head in unit.heads:
+            if attention_site(head, self.sites) not in unit.sites:
+                total += self.head(head)
+        return total
+
+    def rest(self, units: Iterable[Unit]) -> FloatArray:
+        """The latent without these units."""
+        return self.latent - sum(self.of(unit) for unit in units)

@@ -1,0 +1,84 @@
+"""Direct ablation: take a unit's own contribution out of the latent; the encoder does not run.
+
+What later blocks made of the unit stays in: this is the effect of the unit's direct path alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from residual_audio.ablation.contributions import Contributions
+from residual_audio.ablation.effects import Effects, collect
+from residual_audio.ablation.exact import Mode
+from residual_audio.ablation.judge import MEASURES, Judge
+from residual_audio.ablation.units import Unit
+from residual_audio.errors import InputError
+from residual_audio.types import FloatArray
+
+FromLatent = Callable[[Tensor], Tensor]
+"""The joint head: [clip, latent] → [clip, joint]."""
+
+
+@torch.inference_mode()
+def direct_ablation(
+    contributions: Contributions,
+    from_latent: FromLatent,
+    judge: Judge,
+    units: Sequence[Unit],
+    *,
+    mode: Mode = "zero",
+    seed: int = 0,
+) -> Effects:
+    """Measures of every clip without each unit's direct contribution."""
+    start = time.perf_counter()
+    n = len(contributions)
+    if len(judge) != n:
+        raise InputError(f"answers for {len(judge)} clips, contributions of {n}")
+    clips = torch.arange(n)
+    latent = torch.from_numpy(contributions.latent)
+    base = from_latent(latent)
+    before = {m: v.numpy() for m, v in judge.measure(base, clips, base).items()}
+    after = {m: np.empty((len(units), n)) for m in MEASURES}
+    donors = derangement(n, seed) if mode == "resample" else None
+    for i, unit in enumerate(units):
+        joint = from_latent(
+            latent - torch.from_numpy(change_of(contributions.of(unit), mode, donors))
+        )
+        for name, value in judge.measure(joint, clips, base).items():
+            after[name][i] = value.numpy()
+    return collect(
+        [unit.name for unit in units],
+        before,
+        after,
+        method="direct",
+        mode=mode,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def change_of(
+    contribution: FloatArray, mode: Mode, donors: np.ndarray[Any, Any] | None = None
+) -> FloatArray:
+    """What leaves the latent: the contribution less what takes its place."""
+    if mode == "zero":
+        return contribution
+    if mode == "mean":
+        return contribution - contribution.mean(0)
+    assert donors is not None
+    return contribution - contribution[donors]
+
+
+def derangement(n: int, seed: int) -> np.ndarray[Any, Any]:
+    """A random order in which no clip keeps its place (one cycle through all)."""
+    if n < 2:
+        raise InputError("mode 'resample' needs at least two clips")
+    cycle = np.random.default_rng(seed).permutation(n)
+    donors = np.empty(n, np.int64)
+    donors[cycle] = np.roll(cycle, 1)
+    return donors

@@ -1,0 +1,172 @@
+"""The axes that gains act along: spectra of units, how many components to keep, control axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from residual_audio.ablation.contributions import Contributions
+from residual_audio.ablation.units import parse_unit
+from residual_audio.errors import InputError
+from residual_audio.metrics.moments import Moments
+from residual_audio.metrics.spectra import fit_spectrum, pca_dimension, spectrum_of_moments
+from residual_audio.reweight.gains import coarse, unit_kind
+from residual_audio.types import FloatArray, Head, Site, Spectrum
+
+Axes = Literal["pca", "rotated", "random"]
+"""`rotated`: the same subspace, axes turned at random; `random`: random directions of the space."""
+
+
+@dataclass(frozen=True)
+class Components:
+    """How many components of each unit receive a gain."""
+
+    k: int | None = None
+    """At most this many (None: as many as the unit has)."""
+    evr: float | None = None
+    """The fewest that explain this share of the variance."""
+    coarse: bool = False
+    """One gain for the whole unit."""
+
+    def __str__(self) -> str:
+        if self.coarse:
+            return "coarse"
+        parts = [f"k={self.k}" if self.k else "", f"evr={self.evr:g}" if self.evr else ""]
+        return ",".join(part for part in parts if part) or "all"
+
+    @classmethod
+    def parse(cls, text: str) -> Components:
+        """Read `all`, `coarse`, `16`, `0.9`, `k=16`, `evr=0.9` or `k=16,evr=0.99`."""
+        text = text.strip().lower()
+        if text in ("all", "coarse"):
+            return cls(coarse=text == "coarse")
+        k, evr = None, None
+        for part in text.split(","):
+            name, _, value = part.rpartition("=")
+            try:
+                number = float(value)
+            except ValueError:
+                number = float("nan")
+            if name in ("", "k") and number >= 1 and number == int(number):
+                k = int(number)
+            elif name in ("", "evr") and 0 < number < 1:
+                evr = number
+            else:
+                raise InputError(
+                    f"'{text}' says not how many components to keep: write all, coarse, a number "
+                    "like 16, or a share of the variance like 0.9"
+                )
+        return cls(k, evr)
+
+    def of(self, spectrum: Spectrum) -> Spectrum:
+        """The part of a spectrum that is kept."""
+        if self.coarse:
+            return coarse(spectrum)
+        values = np.asarray(spectrum.eigenvalues)
+        # a direction with no variance in the fitting set has no defined axis
+        keep = int((values > 1e-10 * max(values[0], 1e-300)).sum()) if len(values) else 0
+        if self.k is not None:
+            keep = min(keep, self.k)
+        if self.evr is not None and keep:
+            keep = min(keep, int(pca_dimension(values, self.evr)))
+        return replace(
+            spectrum, basis=spectrum.basis[:keep], eigenvalues=spectrum.eigenvalues[:keep]
+        )
+
+
+def choose(spectra: Mapping[str, Spectrum], components: Components) -> dict[str, Spectrum]:
+    """The kept part of every spectrum; a constant unit has nothing to weigh and is left out."""
+    kept = {unit: components.of(spectrum) for unit, spectrum in spectra.items()}
+    kept = {unit: s for unit, s in kept.items() if components.coarse or len(s.basis)}
+    if not kept:
+        raise InputError("every unit is constant over these clips: there is nothing to reweight")
+    return kept
+
+
+def unit_names(sites: Sequence[Site], level: str, stages: Iterable[int] | None = None) -> list[str]:
+    """Names of every `head`, `attention`, `mlp`, `stage` or `output` unit of these stages."""
+    wanted = None if stages is None else set(stages)
+    known = {site.stage for site in sites}
+    if wanted is not None and not wanted <= known:
+        raise InputError(f"there is no stage {min(wanted - known)}: stages are {sorted(known)}")
+    inside = [site for site in sites if wanted is None or site.stage in wanted]
+    if level == "head":
+        return [str(head) for site in inside for head in site.heads]
+    if level in ("attention", "mlp"):
+        return [str(site) for site in inside if site.kind == level]
+    if level == "stage":
+        return list(dict.fromkeys(f"s{site.stage}" for site in inside))
+    if level == "output":
+        return ["output"]
+    raise InputError(f"'{level}' is no kind of unit: use head, attention, mlp, stage or output")
+
+
+def direct_spectra(
+    contributions: Contributions, units: Sequence[str], rows: FloatArray | slice = slice(None)
+) -> dict[str, Spectrum]:
+    """Centred PCA of each unit's contribution to the latent over the clips `rows`."""
+    found = {}
+    for unit in units:
+        if unit_kind(unit) == "head":
+            head = Head.parse(unit)
+            found[unit] = _projected(contributions.pools(head)[rows], contributions.operator(head))
+        else:
+            found[unit] = fit_spectrum(contribution_of(contributions, unit)[rows])
+    return found
+
+
+def contribution_of(contributions: Contributions, unit: str) -> FloatArray:
+    """[clip, D]: of a head, MLP, block attention, of all attention of a stage, or the latent."""
+    kind = unit_kind(unit)
+    if kind == "output":
+        return contributions.latent
+    if kind == "stage":
+        sites = [s for s in contributions.sites if f"s{s.stage}" == unit and s.kind == "attention"]
+        if not sites:
+            raise InputError(f"there is no stage '{unit}' in this store")
+        return np.sum([contributions.site(site) for site in sites], axis=0)
+    return contributions.of(parse_unit(unit, contributions.sites))
+
+
+def _projected(pools: FloatArray, operator: FloatArray) -> Spectrum:
+    """Spectrum of `pools @ operator`, by algebra in the smaller of the two widths."""
+    r, d = operator.shape
+    if len(pools) < 2:
+        raise InputError(f"a spectrum needs at least 2 clips, there are {len(pools)}")
+    if r >= d:
+        return fit_spectrum(pools @ operator)
+    # operator = L Q with orthonormal rows Q: the spectrum of pools @ L, its axes carried by Q
+    q, upper = np.linalg.qr(operator.T.astype(np.float64))
+    inner = fit_spectrum(pools.astype(np.float64) @ upper.T)
+    return Spectrum(inner.mean @ q.T, inner.basis @ q.T, inner.eigenvalues, inner.n)
+
+
+def network_spectra(
+    vectors: Callable[[str], FloatArray], units: Sequence[str], rows: FloatArray | slice
+) -> dict[str, Spectrum]:
+    """Spectra of pooled vectors: `vectors(unit)` gives [clip, d] in the space that is edited."""
+    return {unit: fit_spectrum(vectors(unit)[rows]) for unit in units}
+
+
+def token_spectra(moments: Mapping[str, Moments]) -> dict[str, Spectrum]:
+    """Spectra over tokens, from streamed moments of each unit."""
+    return {unit: spectrum_of_moments(m) for unit, m in moments.items()}
+
+
+def turn(spectra: Mapping[str, Spectrum], axes: Axes, seed: int = 0) -> dict[str, Spectrum]:
+    """Control axes in place of the principal ones; means and numbers of components stay."""
+    if axes == "pca":
+        return dict(spectra)
+    rng = np.random.default_rng(seed)
+    out = {}
+    for unit, spectrum in spectra.items():
+        k, d = spectrum.basis.shape
+        mix = np.linalg.qr(rng.normal(size=(k, k) if axes == "rotated" else (d, k)))[0]
+        basis = mix @ spectrum.basis if axes == "rotated" else mix.T
+        # variance along the new axes, as far as the kept components know it
+        along = (basis @ spectrum.basis.T) ** 2 @ spectrum.eigenvalues
+        out[unit] = replace(spectrum, basis=basis, eigenvalues=along)
+    return out
