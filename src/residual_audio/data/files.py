@@ -74,7 +74,9 @@ class Files:
 def checked(relative: str) -> PurePosixPath:
     """A path of a release's metadata, which never has reason to leave its folder."""
     path = PurePosixPath(relative)
-    if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in relative:
+    # "//": an absolute name behind a folder, which joining paths would follow
+    outside = path.is_absolute() or ".." in path.parts or "//" in relative
+    if not path.parts or outside or "\0" in relative:
         raise DatasetError(
             f"the path '{relative}' in the metadata leaves the folder of the data set"
         )

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from residual_audio.data.base import Card, Dataset
-from residual_audio.data.files import below, nfc, walk_audio
+from residual_audio.data.files import LayoutError, below, nfc, walk_audio
 from residual_audio.types import Clip
 
 LABELS = {
@@ -57,6 +57,8 @@ def load(root: Path) -> Dataset:
         for path in walk_audio(folder) if folder.is_dir() else ():
             name = nfc(path.relative_to(home).as_posix())
             clips.append(Clip(id=name, path=path, label=label, group=song(name)))
+    if not clips:
+        raise LayoutError(f"no recordings in the class folders of '{home}'")
     return Dataset(
         name="irmas",
         root=home,
