@@ -126,8 +126,11 @@ class Result:
     split: str
     scores: tuple[Score, ...]
     per_item: Mapping[str, list[Any]] | None = None
+    """Columns of equal length, one row an item."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     schema_version: int = 1
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What a score cannot hold: a confusion matrix, a per-class table, warnings."""
 
     def __getitem__(self, name: str) -> Score:
         for score in self.scores:

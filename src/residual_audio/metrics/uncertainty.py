@@ -123,7 +123,10 @@ def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
     p = successes / n
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return max(0.0, float(centre - half)), min(1.0, float(centre + half))
+    # at the ends the bound is exact; rounding would leave 1 − 1e-16
+    low = 0.0 if successes == 0 else float(centre - half)
+    high = 1.0 if successes == n else float(centre + half)
+    return low, high
 
 
 def paired_difference(

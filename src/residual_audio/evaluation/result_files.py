@@ -1,0 +1,191 @@
+"""Results on disk: one JSON a (task, model, data set), valid JSON, all there or not there."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from residual_audio import provenance
+from residual_audio.errors import InputError
+from residual_audio.types import Result, Score
+
+SCHEMA_VERSION = 1
+
+
+def write_atomic(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Call `write` on a temporary file in the same folder, then move it into place."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """As UTF-8 JSON; NaN and infinities become null, arrays lists."""
+    text = json.dumps(json_ready(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_atomic(path, lambda file: file.write(text.encode()))
+
+
+def read_json(path: Path) -> Any:
+    """Any JSON document, or an error that names the file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"no file '{path}'") from error
+    except (ValueError, OSError) as error:
+        raise InputError(f"'{path}' is not readable JSON: {error}") from error
+
+
+def json_ready(value: Any) -> Any:
+    """JSON types only; unlike in provenance, strings stay as they are."""
+    if isinstance(value, Mapping):
+        return {str(key): json_ready(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return json_ready(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, Iterable):
+        return [json_ready(item) for item in value]
+    return str(value)
+
+
+def result_to_dict(result: Result, *, items: bool = True) -> dict[str, Any]:
+    """The document that is written; `items` False leaves the per-item columns out."""
+    document = {
+        "schema_version": result.schema_version,
+        "task": result.task,
+        # a model may be a path on somebody's machine
+        "model": provenance.without_machine_paths(result.model),
+        "dataset": result.dataset,
+        "split": result.split,
+        "scores": [
+            {
+                "name": score.name,
+                "value": score.value,
+                "low": score.low,
+                "high": score.high,
+                "n": score.n,
+                "chance": score.chance,
+            }
+            for score in result.scores
+        ],
+        "details": result.details,
+        "per_item": result.per_item if items else None,
+        "provenance": result.provenance,
+    }
+    return json_ready(document)
+
+
+def result_from_dict(document: Mapping[str, Any], where: str = "the document") -> Result:
+    """Back from JSON: null becomes NaN where a number belongs."""
+    version = document.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise InputError(
+            f"{where} has schema_version {version}, this version reads {SCHEMA_VERSION}"
+        )
+    try:
+        scores = tuple(
+            Score(
+                str(row["name"]),
+                _number(row["value"]),
+                _number(row["low"]),
+                _number(row["high"]),
+                int(row["n"]),
+                None if row.get("chance") is None else float(row["chance"]),
+            )
+            for row in document["scores"]
+        )
+        return Result(
+            task=str(document["task"]),
+            model=str(document["model"]),
+            dataset=str(document["dataset"]),
+            split=str(document["split"]),
+            scores=scores,
+            per_item=document.get("per_item"),
+            provenance=document.get("provenance") or {},
+            schema_version=version,
+            details=document.get("details") or {},
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{where} is not a result: {error!r} is missing or wrong") from error
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def result_name(result: Result) -> str:
+    """`zero-shot_nano_esc50_fold-4`: what distinguishes it, fit for a file name."""
+    model = provenance.without_machine_paths(result.model)
+    parts = [result.task, model, result.dataset, result.split]
+    return "_".join(slug(part) for part in parts if part and part != "all")
+
+
+def slug(text: str) -> str:
+    """Letters, digits, dot and hyphen; never empty, never hidden."""
+    return re.sub(r"[^\w.-]+", "-", text).strip("-._") or "unnamed"
+
+
+def write_result(result: Result, path: Path, *, items: bool = False) -> Path:
+    """Write one result; `path` may be a folder. `items` puts the items in a parquet beside it."""
+    if path.suffix != ".json":
+        path = path / f"{result_name(result)}.json"
+    document = result_to_dict(result, items=False)
+    if items and result.per_item is not None:
+        table = path.with_suffix(".items.parquet")
+        write_items(result.per_item, table)
+        document["per_item_file"] = table.name
+    write_json(path, document)
+    return path
+
+
+def write_items(columns: Mapping[str, list[Any]], path: Path) -> None:
+    """Per-item columns as parquet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({name: pa.array(list(values)) for name, values in columns.items()})
+    write_atomic(path, lambda file: pq.write_table(table, file))
+
+
+def read_result(path: Path) -> Result:
+    """One result file."""
+    document = read_json(path)
+    if not isinstance(document, dict):
+        raise InputError(f"'{path}' holds a {type(document).__name__}, not a result")
+    return result_from_dict(document, f"'{path}'")
+
+
+def read_results(paths: Iterable[Path]) -> list[Result]:
+    """Results of files and of folders (a run's `results`, or a folder of them), in order of name.
+
+    Other JSON files in a folder are passed over; a file that is named must be a result.
+    """
+    found = []
+    for path in paths:
+        if path.is_dir():
+            for file in sorted(path.rglob("*.json")):
+                document = read_json(file)
+                if isinstance(document, dict) and {"task", "scores", "model"} <= set(document):
+                    found.append(result_from_dict(document, f"'{file}'"))
+        else:
+            found.append(read_result(path))
+    return found
