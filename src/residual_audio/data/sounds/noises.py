@@ -159,7 +159,6 @@ SOUNDS = (
             "Waves crash on the rocks one after another",
             "The sound of the ocean",
         ),
-        paced=True,
     ),
     Sound(
         "crackling fire",
@@ -226,7 +225,6 @@ SOUNDS = (
             "Many hands clap together",
             "The public gives a round of applause",
         ),
-        paced=True,
     ),
     Sound(
         "noise bursts",

@@ -71,7 +71,8 @@ def door_knock(own: Draws, take: Draws, n: int, pitch: float, pace: float) -> Ar
         thud = lowpass(take.noise(m), 1400.0 * pitch) * decay(m, 0.008)
         return (body + 0.8 * thud) * take.between(0.7, 1.0)
 
-    groups = beats(take, n / RATE_HZ, spacing * count + own.between(0.5, 1.2), 0.1)
+    gap = own.between(0.4, 1.0) / pace
+    groups = beats(take, n / RATE_HZ, spacing * count + gap, 0.1)
     events = [(g + spacing * k * take.ratio(1.06), knock()) for g in groups for k in range(count)]
     return place(n, events)
 

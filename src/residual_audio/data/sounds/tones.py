@@ -242,7 +242,6 @@ SOUNDS = (
             "Repeated rings of a classic telephone",
         ),
         pitched=True,
-        paced=True,
     ),
     Sound(
         "train horn",
@@ -286,7 +285,6 @@ SOUNDS = (
             "Solemn organ music",
         ),
         pitched=True,
-        paced=True,
     ),
     Sound(
         "bowed string",
