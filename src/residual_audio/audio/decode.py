@@ -236,9 +236,9 @@ def _not_audio(path: Path, kind: str, error: soundfile.LibsndfileError) -> str:
     if kind == "unknown":
         with path.open("rb") as file:
             begins = file.read(12)
-        return (
-            f"'{path}' is not a sound file in a known format (it begins with {begins!r}). "
-            "Rarer formats need: pip install 'residual-audio[codecs]'"
-        )
+        what = f"'{path}' is not a sound file in a known format: it begins with {begins!r}"
+        if codecs.available():
+            return what
+        return f"{what}. Rarer formats need: pip install 'residual-audio[codecs]'"
     reason = error.error_string.strip().rstrip(".") or "its header is damaged"
     return f"'{path}' cannot be decoded as {kind}: {reason}"

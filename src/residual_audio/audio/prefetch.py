@@ -1,27 +1,96 @@
-"""Ordered look-ahead in threads (interim, being replaced)."""
+"""Work ahead in threads: the next clips are decoded while the model runs on the present ones."""
 
+from __future__ import annotations
+
+import queue
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import Future
+from typing import Generic, NamedTuple, TypeVar
+
+from residual_audio.errors import InputError
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+
+
+class Fetched(NamedTuple, Generic[Item, Value]):
+    """One item with what came of it: a value, or the error that it raised."""
+
+    item: Item
+    value: Value | None
+    error: Exception | None
 
 
 def prefetch(
-    items: Iterable[Any], work: Callable[[Any], Any], n_threads: int = 2, depth: int = 8
-) -> Iterator[tuple[Any, Any]]:
-    def safe(item: Any) -> Any:
-        try:
-            return work(item)
-        except Exception as error:
-            return error
+    items: Iterable[Item],
+    work: Callable[[Item], Value],
+    n_threads: int = 2,
+    depth: int = 8,
+) -> Iterator[Fetched[Item, Value]]:
+    """Yield `work(item)` for each item, in order, with at most `depth` results held at a time.
 
-    with ThreadPoolExecutor(n_threads) as pool:
-        waiting: deque[Any] = deque()
-        for item in items:
-            waiting.append((item, pool.submit(safe, item)))
-            if len(waiting) >= depth:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        while waiting:
-            first, future = waiting.popleft()
-            yield first, future.result()
+    An item whose work fails is delivered with its error, and the stream goes on. Closing the
+    iterator (leaving the loop, Ctrl-C) drops what has not begun; threads end with the item they
+    are on and never keep the program alive. With `n_threads=0` everything runs in the caller.
+    """
+    if n_threads < 0 or depth < 1:
+        raise InputError(
+            f"prefetch needs n_threads >= 0 and depth >= 1, got {n_threads} and {depth}"
+        )
+    if n_threads == 0:
+        return (_attempt(item, work) for item in items)
+    return _ahead(items, work, n_threads, depth)
+
+
+def _attempt(item: Item, work: Callable[[Item], Value]) -> Fetched[Item, Value]:
+    try:
+        return Fetched(item, work(item), None)
+    except Exception as error:
+        return Fetched(item, None, error)
+
+
+def _ahead(
+    items: Iterable[Item], work: Callable[[Item], Value], n_threads: int, depth: int
+) -> Iterator[Fetched[Item, Value]]:
+    tasks: queue.SimpleQueue[tuple[Item, Future[Fetched[Item, Value]]] | None] = queue.SimpleQueue()
+
+    def serve() -> None:
+        while (task := tasks.get()) is not None:
+            item, promise = task
+            if not promise.set_running_or_notify_cancel():
+                continue
+            try:
+                promise.set_result(_attempt(item, work))
+            except BaseException as error:  # nobody would hear of it in this thread
+                promise.set_exception(error)
+
+    # Daemons: at exit Python waits for other threads, which could be half-way through an hour.
+    threads = [
+        threading.Thread(target=serve, name=f"prefetch-{i}", daemon=True) for i in range(n_threads)
+    ]
+    for thread in threads:
+        thread.start()
+    waiting: deque[Future[Fetched[Item, Value]]] = deque()
+    source = iter(items)
+    try:
+        exhausted = False
+        while True:
+            while not exhausted and len(waiting) < depth:
+                try:
+                    item = next(source)
+                except StopIteration:
+                    exhausted = True
+                    break
+                promise: Future[Fetched[Item, Value]] = Future()
+                waiting.append(promise)
+                tasks.put((item, promise))
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+    finally:
+        for promise in waiting:
+            promise.cancel()
+        for _ in threads:
+            tasks.put(None)
