@@ -14,7 +14,16 @@ import typer
 from residual_audio.errors import ResidualAudioError
 
 # name on the command line → module of this package, which has `app` (a group) or `run`
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "models": "models",
+    "datasets": "datasets",
+    "doctor": "doctor",
+    "classify": "classify",
+    "embed": "embed",
+    "analyse": "analyse",
+    "bench": "bench",
+    "train": "train",
+}
 # other spellings, not shown in --help
 ALIASES: dict[str, str] = {"analyze": "analyse"}
 

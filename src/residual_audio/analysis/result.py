@@ -1,0 +1,28 @@
+"""What an analysis hands over: tables, statistics, and what was left out and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from residual_audio.analysis.aggregate import block_table, stage_table
+from residual_audio.analysis.statistics import head_statistics
+from residual_audio.analysis.table import Table
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything `analyse` found."""
+
+    tables: Mapping[str, Table]
+    """By file stem; always `heads`, `blocks` and `stages`."""
+    statistics: Mapping[str, Any]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Part → why it could not be made."""
+
+
+def analyse_head_table(heads: Table) -> Analysis:
+    """Every table and statistic that follows from a per-head table alone."""
+    tables = {"heads": heads, "blocks": block_table(heads), "stages": stage_table(heads)}
+    return Analysis(tables, head_statistics(heads))

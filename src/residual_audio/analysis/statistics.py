@@ -1,0 +1,53 @@
+"""Statistics of a per-head table: do stages differ, what rises with depth, what goes together."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import combinations
+from typing import Any
+
+from residual_audio.analysis.aggregate import mean_and_std, metric_columns, ratio_of_means
+from residual_audio.analysis.columns import METRICS
+from residual_audio.analysis.table import Table
+from residual_audio.metrics.statistics import anova, by_group, compare_pairs, correlate
+
+NOTE = (
+    "The heads of one model are counted as they are, not as a sample of models: the tests say how "
+    "cleanly its stages separate."
+)
+
+
+def head_statistics(heads: Table) -> dict[str, Any]:
+    """Everything that can be said from a per-head table alone, ready for JSON."""
+    stages = [f"s{stage}" for stage in heads["stage"].tolist()]
+    metrics: dict[str, Any] = {}
+    for name in metric_columns(heads):
+        groups = by_group(heads[name], stages)
+        metrics[name] = {
+            "stages": {
+                stage: dict(zip(("mean", "std", "n"), mean_and_std(values), strict=True))
+                for stage, values in groups.items()
+            },
+            "anova": asdict(anova(groups)),
+            "pairs": [asdict(pair) for pair in compare_pairs(groups)],
+            "trend_with_stage": asdict(correlate(heads["stage"], heads[name])),
+            "trend_with_block": asdict(correlate(heads["block_index"], heads[name])),
+        }
+    return {
+        "n_heads": len(heads),
+        "n_blocks": len(set(heads["block_index"].tolist())),
+        "n_stages": len(set(stages)),
+        "metrics": metrics,
+        "ratio_of_means": {
+            stage: ratio_of_means(heads.where(heads["stage"] == int(stage[1:])))
+            for stage in dict.fromkeys(stages)
+        },
+        "correlations": correlations(heads),
+        "note": NOTE,
+    }
+
+
+def correlations(heads: Table) -> dict[str, Any]:
+    """Every pair of metrics of the raw heads, as `a~b`."""
+    names = [metric.name for metric in METRICS if metric.name in heads]
+    return {f"{a}~{b}": asdict(correlate(heads[a], heads[b])) for a, b in combinations(names, 2)}

@@ -1,0 +1,122 @@
+"""A table of the analysis: named columns of equal length, with what a reader needs to print it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from residual_audio.errors import InputError
+
+Column = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns in order; numbers are float64 (NaN = no value), the rest text or integers."""
+
+    name: str
+    """Also the stem of its file."""
+    columns: Mapping[str, Column]
+    caption: str = ""
+    notes: tuple[str, ...] = field(default=())
+    """What to know before believing a number: sample sizes, things left out and why."""
+
+    def __post_init__(self) -> None:
+        columns = {key: _as_column(values) for key, values in self.columns.items()}
+        lengths = {len(values) for values in columns.values()}
+        if len(lengths) > 1:
+            sizes = ", ".join(f"{key} {len(values)}" for key, values in columns.items())
+            raise InputError(f"columns of table '{self.name}' differ in length: {sizes}")
+        object.__setattr__(self, "columns", columns)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()))) if self.columns else 0
+
+    def __contains__(self, column: str) -> bool:
+        return column in self.columns
+
+    def __getitem__(self, column: str) -> Column:
+        try:
+            return self.columns[column]
+        except KeyError:
+            raise InputError(
+                f"table '{self.name}' has no column '{column}'; it has: {', '.join(self.columns)}"
+            ) from None
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Row by row, as Python values."""
+        lists = {key: values.tolist() for key, values in self.columns.items()}
+        for i in range(len(self)):
+            yield {key: values[i] for key, values in lists.items()}
+
+    def where(self, keep: npt.ArrayLike) -> Table:
+        """The rows selected by a mask or by indices."""
+        chosen = np.asarray(keep)
+        columns = {key: values[chosen] for key, values in self.columns.items()}
+        return Table(self.name, columns, self.caption, self.notes)
+
+
+def _as_column(values: Sequence[Any] | Column) -> Column:
+    column = np.asarray(values)
+    if column.ndim != 1:
+        raise InputError(f"a column has one axis, got shape {column.shape}")
+    if column.dtype.kind == "f":
+        return column.astype(np.float64)
+    if column.dtype.kind in "USO":
+        return np.array(["" if v is None else str(v) for v in column.tolist()], dtype=object)
+    return column
+
+
+def from_rows(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    caption: str = "",
+    notes: tuple[str, ...] = (),
+) -> Table:
+    """A table from rows; a key that a row lacks is NaN there."""
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    columns = {key: np.array([row.get(key, np.nan) for row in rows]) for key in keys}
+    return Table(name, columns, caption, notes)
+
+
+def read_csv(path: Path, name: str | None = None) -> Table:
+    """A column is numeric when every filled cell of it is; empty cells are NaN there."""
+    path = Path(path)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except OSError as error:
+        raise InputError(f"cannot read the table '{path}': {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"'{path}' is not a CSV table: {error}") from None
+    if not rows:
+        raise InputError(f"the table '{path}' is empty")
+    header, body = [cell.strip() for cell in rows[0]], rows[1:]
+    if len(set(header)) != len(header):
+        raise InputError(f"the table '{path}' names a column twice: {', '.join(header)}")
+    for i, row in enumerate(body, start=2):
+        if len(row) != len(header):
+            raise InputError(f"row {i} of '{path}' has {len(row)} cells, the header {len(header)}")
+    columns = {key: _parse([row[j] for row in body]) for j, key in enumerate(header)}
+    return Table(name or path.stem, columns)
+
+
+def _parse(cells: list[str]) -> Column:
+    stripped = [cell.strip() for cell in cells]
+    filled = [cell for cell in stripped if cell and cell.lower() != "nan"]
+    try:
+        numbers = [float(cell) for cell in filled]
+    except ValueError:
+        return np.array(stripped, dtype=object)
+    if not filled:
+        return np.array(stripped, dtype=object)
+    if len(filled) == len(cells) and all(c.lstrip("-").isdigit() for c in filled):
+        return np.array([int(cell) for cell in filled])
+    known = iter(numbers)
+    return np.array([next(known) if c and c.lower() != "nan" else np.nan for c in stripped])

@@ -1,0 +1,117 @@
+"""What a paper prints: the stage, block, ANOVA and pair tables, rounded as tables are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from residual_audio.analysis.columns import BY_NAME, STAGE_TABLE
+from residual_audio.analysis.table import Table
+from residual_audio.report.tables import latex, markdown, number, p_value, write_bytes
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A table of text, ready for Markdown and LaTeX."""
+
+    name: str
+    header: tuple[str, ...]
+    latex_header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str
+
+    def write(self, folder: Path) -> list[Path]:
+        """`<name>.md` and `<name>.tex`."""
+        return [
+            write_bytes(
+                folder / f"{self.name}.md",
+                markdown(self.header, self.rows, self.caption).encode(),
+            ),
+            write_bytes(
+                folder / f"{self.name}.tex",
+                latex(self.latex_header, self.rows, self.caption, f"tab:{self.name}").encode(),
+            ),
+        ]
+
+
+def stage_rows(stages: Table, metrics: tuple[str, ...] = STAGE_TABLE, prefix: str = "") -> Printed:
+    """Mean ± standard deviation by stage; ties are rounded up."""
+    shown = [m for m in metrics if f"{prefix}{m}_mean" in stages]
+    rows = []
+    for row in stages.rows():
+        cells = [f"s{row['stage']}"]
+        for name in shown:
+            places = BY_NAME[name].decimals
+            mean, std = row[f"{prefix}{name}_mean"], row[f"{prefix}{name}_std"]
+            cells.append(f"{number(mean, places)} ± {number(std, places)}")
+        rows.append(tuple(cells))
+    return Printed(
+        f"{prefix}stages",
+        ("Stage", *(BY_NAME[m].label for m in shown)),
+        ("Stage", *(BY_NAME[m].latex for m in shown)),
+        tuple(rows),
+        stages.caption,
+    )
+
+
+def block_rows(blocks: Table) -> Printed:
+    """L, N, L/N, EVR1 by block, deepest first, as in the published figure; ties to even."""
+    rows = []
+    for row in sorted(blocks.rows(), key=lambda r: -r["block_index"]):
+        cells = [f"s{row['stage']}", str(row["block_index"]), str(row["n_heads"])]
+        cells += [number(row[name], 2, ties="even") for name in ("L", "N", "L/N", "EVR1")]
+        rows.append(tuple(cells))
+    header = ("Stage", "Block", "Heads", "L", "N", "L/N", "EVR1")
+    return Printed("blocks", header, header, tuple(rows), blocks.caption)
+
+
+def anova_rows(statistics: Mapping[str, Any], metrics: tuple[str, ...] | None = None) -> Printed:
+    """F, p and η² of each metric over the stages."""
+    found = statistics["metrics"]
+    names = [m for m in (metrics or BY_NAME) if m in found]
+    rows = []
+    for name in names:
+        test = found[name]["anova"]
+        trend = found[name]["trend_with_block"]
+        rows.append(
+            (
+                BY_NAME[name].label,
+                number(test["f"], 1),
+                p_value(test["p"]),
+                number(test["eta_squared"], 2),
+                number(trend["spearman"], 2),
+                str(test["n"]),
+            )
+        )
+    header = ("Metric", "F", "p", "η²", "ρ with depth", "Heads")
+    return Printed(
+        "anova",
+        header,
+        ("Metric", "$F$", "$p$", r"$\eta^2$", r"$\rho$ with depth", "Heads"),
+        tuple(rows),
+        "One-way analysis of variance over stages, and Spearman correlation with block depth.",
+    )
+
+
+def pair_rows(statistics: Mapping[str, Any], metric: str) -> Printed:
+    """Stages compared two by two."""
+    rows = [
+        (
+            f"{pair['a']} vs {pair['b']}",
+            number(pair["difference"], 2),
+            number(pair["cohen_d"], 2),
+            p_value(pair["tukey_p"]),
+            p_value(pair["bonferroni_p"]),
+            f"{pair['n_a']} / {pair['n_b']}",
+        )
+        for pair in statistics["metrics"][metric]["pairs"]
+    ]
+    return Printed(
+        f"pairs_{metric}",
+        ("Stages", "Difference", "Cohen's d", "Tukey HSD p", "Welch p (Bonferroni)", "Heads"),
+        ("Stages", "Difference", "Cohen's $d$", "Tukey HSD $p$", "Welch $p$ (Bonferroni)", "Heads"),
+        tuple(rows),
+        f"Stages compared pairwise on {BY_NAME[metric].label}.",
+    )

@@ -1,0 +1,44 @@
+"""An analysis on disk: `tables/` of a run, as CSV or Parquet, and as LaTeX and Markdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from residual_audio.analysis.columns import PREFIXES
+from residual_audio.analysis.result import Analysis
+from residual_audio.report.paper import Printed, anova_rows, block_rows, pair_rows, stage_rows
+from residual_audio.report.tables import write_csv, write_json, write_parquet
+
+PARQUET = {"spectra", "similarity"}
+"""Tables too long to read: one row an eigenvalue, or a pair of heads."""
+
+
+def write_analysis(analysis: Analysis, run: Path) -> list[Path]:
+    """Write every table and `statistics.json` below `run/tables`; returns the files."""
+    folder = run / "tables"
+    written = []
+    for name, table in analysis.tables.items():
+        if name in PARQUET:
+            written.append(write_parquet(folder / f"{name}.parquet", table))
+        else:
+            written.append(write_csv(folder / f"{name}.csv", table))
+    for printed in printed_tables(analysis):
+        written += printed.write(folder)
+    notes = {name: list(t.notes) for name, t in analysis.tables.items() if t.notes}
+    record = {**analysis.statistics, "notes": notes, "skipped": dict(analysis.skipped)}
+    written.append(write_json(folder / "statistics.json", record))
+    return written
+
+
+def printed_tables(analysis: Analysis) -> list[Printed]:
+    """The tables a paper would print, as far as their numbers are there."""
+    out = []
+    stages = analysis.tables["stages"]
+    for prefix in PREFIXES:
+        if any(column.startswith(f"{prefix}pca_") for column in stages.columns):
+            out.append(stage_rows(stages, prefix=prefix))
+    out.append(block_rows(analysis.tables["blocks"]))
+    out.append(anova_rows(analysis.statistics))
+    if "pca_99" in analysis.statistics["metrics"]:
+        out.append(pair_rows(analysis.statistics, "pca_99"))
+    return out
