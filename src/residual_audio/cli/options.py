@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -25,6 +25,10 @@ BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="Clips in on
 Limit = Annotated[
     int | None,
     typer.Option("--limit", min=1, help="Use only N clips, spread over the set; stamped partial."),
+]
+Long = Annotated[
+    Literal["first", "center", "tile"],
+    typer.Option("--long", help="Clips longer than the window: first, center or tile."),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Where to write.")]

@@ -15,7 +15,7 @@ from residual_audio.audio.decode import load_audio
 from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.audio.prefetch import prefetch
 from residual_audio.audio.windows import LongPolicy, fit_windows
-from residual_audio.errors import InputError, ModelError
+from residual_audio.errors import AudioError, InputError, ModelError
 from residual_audio.models.encoder import Edit, Encoded, Encoder, Features, State, Tap
 from residual_audio.models.joint import JointHead
 from residual_audio.types import Site
@@ -83,8 +83,16 @@ class AudioTextModel(nn.Module):
         return self.head(encoded)
 
     def windows(self, samples: npt.NDArray[Any], long: LongPolicy = "first") -> Embedding:
-        """What this model sees of a waveform: [window, sample]."""
-        return fit_windows(samples, self.spec.n_samples, self.spec.short, long)
+        """What this model sees of a waveform: [window, sample].
+
+        A model that reads clips of any length (M2D, feature fusion) sees all of a long one under
+        `first`; `center` and `tile` cut windows of the length it was trained on.
+        """
+        n_samples = self.spec.n_samples
+        any_length = self.spec.fusion or getattr(self._encoder, "any_length", False)
+        if long == "first" and any_length:
+            n_samples = max(n_samples, len(samples))
+        return fit_windows(samples, n_samples, self.spec.short, long)
 
     @torch.inference_mode()
     def embed_audio(
@@ -96,17 +104,20 @@ class AudioTextModel(nn.Module):
         n_threads: int = 2,
         progress: Callable[[int], None] | None = None,
     ) -> Embedding:
-        """Files or waveforms → unit vectors [n, d]. The same input always gives the same vector."""
+        """Files or waveforms → unit vectors [n, d]; the same input always gives the same vector.
+
+        `progress` is told how many clips are done.
+        """
         if isinstance(items, (str, Path, np.ndarray)):
             raise InputError("embed_audio takes a list of files or waveforms, not a single one")
         vectors: list[Tensor] = []
         owners: list[int] = []
-        for batch, owner in self._batches(items, batch_size, long, n_threads):
+        for batch, owner in self.batches(items, batch_size, long, n_threads):
             encoded = self.encode(self.front_end(batch.to(self.device)))
             vectors.append(nn.functional.normalize(self.joint(encoded).float(), dim=-1).cpu())
             owners += owner
             if progress is not None:
-                progress(len(set(owners)))
+                progress(owners[-1] + 1)
         if not vectors:
             return np.zeros((0, self.joint_dim), np.float32)
         summed = torch.zeros(len(items), vectors[0].shape[1])
@@ -119,8 +130,12 @@ class AudioTextModel(nn.Module):
         config = self.head.config
         return int(config.get("d_out", config.get("d_in", 0)))
 
-    def _batches(
-        self, items: Sequence[AudioInput], batch_size: int, long: LongPolicy, n_threads: int
+    def batches(
+        self,
+        items: Sequence[AudioInput],
+        batch_size: int = 8,
+        long: LongPolicy = "first",
+        n_threads: int = 2,
     ) -> Iterator[tuple[Tensor, list[int]]]:
         """Windows of equal length in batches, with the clip that each belongs to."""
         waiting: list[npt.NDArray[Any]] = []
@@ -129,12 +144,16 @@ class AudioTextModel(nn.Module):
         def read(item: AudioInput) -> Embedding:
             if isinstance(item, (str, Path)):
                 return self.windows(load_audio(Path(item), self.sample_rate_hz), long)
-            return self.windows(np.asarray(item, np.float32), long)
+            wave = np.asarray(item, np.float32)
+            if not np.isfinite(wave).all():
+                raise AudioError("a waveform holds NaN or infinite samples")
+            return self.windows(wave, long)
 
-        for i, (_, found) in enumerate(prefetch(items, read, n_threads, 2 * batch_size)):
-            if isinstance(found, BaseException):
-                raise found
-            for window in found:
+        for i, (_, windows, error) in enumerate(prefetch(items, read, n_threads, 2 * batch_size)):
+            if error is not None:
+                raise error
+            assert windows is not None
+            for window in windows:
                 if waiting and len(waiting[0]) != len(window):
                     yield torch.from_numpy(np.stack(waiting)), owner
                     waiting, owner = [], []

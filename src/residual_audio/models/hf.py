@@ -16,7 +16,7 @@ from residual_audio.errors import ModelError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.files import read_json, write_folder
 from residual_audio.models.frontends import build_front_end
-from residual_audio.models.htsat import HTSAT, HTSATConfig
+from residual_audio.models.htsat import HTSAT, HTSATConfig, raster_relative_index
 from residual_audio.models.joint import MLP
 from residual_audio.models.swin_names import from_transformers, read_config, to_transformers
 from residual_audio.models.text import TokenizerSpec, TransformersText
@@ -192,6 +192,11 @@ def save(model: AudioTextModel, out: Path) -> None:
     state: dict[str, Tensor] = {}
     for key, value in to_transformers(encoder.state_dict()).items():
         state[f"audio_model.audio_encoder.{key}"] = value
+    for index, stage in enumerate(encoder.config.depths):
+        table = raster_relative_index(min(encoder.config.window, encoder.config.grid(index)))
+        for block in range(stage):
+            place = f"audio_model.audio_encoder.layers.{index}.blocks.{block}.attention.self"
+            state[f"{place}.relative_position_index"] = table
     for key, value in text.backbone.state_dict().items():
         state[f"text_model.{key}"] = value
     for name, head in (("audio_projection", model.head), ("text_projection", text.head)):

@@ -97,6 +97,12 @@ def z_order(side: int) -> Tensor:
 def relative_index(window: int) -> Tensor:
     """[window², window²] rows of the bias table for query and key, both in Z-order."""
     order = z_order(window)
+    return raster_relative_index(window)[order][:, order]
+
+
+def raster_relative_index(window: int) -> Tensor:
+    """The same with tokens in raster order, as upstream keeps it."""
+    order = torch.arange(window * window)
     row, column = order // window, order % window
     rows = row[:, None] - row[None, :] + window - 1
     columns = column[:, None] - column[None, :] + window - 1

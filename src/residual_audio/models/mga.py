@@ -9,7 +9,7 @@ from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT
 from residual_audio.models.joint import FrameCodebook
 from residual_audio.models.swin_names import from_upstream, read_config
-from residual_audio.models.text import TokenizerSpec, TransformersText, Words
+from residual_audio.models.text import TokenizerSpec, TransformersText, Words, read_bert_config
 from residual_audio.models.weights import (
     StateDict,
     below,
@@ -64,22 +64,9 @@ def _prefixed(projection: StateDict, codes: object) -> StateDict:
 def _text(state: StateDict, where: str, n_heads: int | None) -> TransformersText:
     tensors = below(state, _TEXT)
     place = f"the text encoder of {where}"
-    words = get(tensors, "embeddings.word_embeddings.weight", place)
-    layers = {key.split(".")[2] for key in tensors if key.startswith("encoder.layer.")}
-    config = {
-        "vocab_size": words.shape[0],
-        "hidden_size": words.shape[1],
-        "num_hidden_layers": len(layers),
-        "num_attention_heads": n_heads or words.shape[1] // 64,
-        "intermediate_size": get(tensors, "encoder.layer.0.intermediate.dense.bias", place).shape[
-            0
-        ],
-        "max_position_embeddings": get(
-            tensors, "embeddings.position_embeddings.weight", place
-        ).shape[0],
-    }
+    config = read_bert_config(tensors, place, n_heads)
     codes = get(state, "codebook", where)
-    head = Words(words.shape[1], codes.shape[1], codes.shape[0])
+    head = Words(config["hidden_size"], codes.shape[1], codes.shape[0])
     load_strict(
         head, _prefixed(below(state, "word_proj."), codes), f"the word projection of {where}"
     )

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from residual_audio.errors import InputError, ModelError
 from residual_audio.models.joint import HEADS, Codebook, JointHead, item_projection
+from residual_audio.models.weights import get
 
 ARCHITECTURES = {
     "clap-text": ("ClapTextConfig", "ClapTextModel", {}),
@@ -21,6 +22,9 @@ ARCHITECTURES = {
     "bert-no-pooler": ("BertConfig", "BertModel", {"add_pooling_layer": False}),
 }
 """Name in our config → transformers config class, model class, constructor options."""
+
+
+VOCABULARIES = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "spiece.model")
 
 
 @dataclass(frozen=True)
@@ -160,12 +164,53 @@ class TransformersText(nn.Module):
         return self.encode(**{key: value.to(device) for key, value in self.tokenize(texts).items()})
 
 
+class MissingText(nn.Module):
+    """Stands where a text tower would, when its files are not there: audio works, texts do not."""
+
+    kind = "missing"
+
+    def __init__(self, message: str) -> None:
+        super().__init__()
+        self.config = {"message": message}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], folder: Path) -> MissingText:
+        return cls(config["message"])
+
+    def save_tokenizer(self, folder: Path) -> None:
+        raise ModelError(self.config["message"])
+
+    def forward(self, texts: list[str]) -> Tensor:
+        raise ModelError(self.config["message"])
+
+
+def read_bert_config(
+    tensors: Mapping[str, Tensor], where: str, n_heads: int | None
+) -> dict[str, Any]:
+    """BERT's sizes from its tensors; heads are 64 wide unless their number is given."""
+    words = get(tensors, "embeddings.word_embeddings.weight", where)
+    layers = {key.split(".")[2] for key in tensors if key.startswith("encoder.layer.")}
+    inner = get(tensors, "encoder.layer.0.intermediate.dense.bias", where)
+    positions = get(tensors, "embeddings.position_embeddings.weight", where)
+    return {
+        "vocab_size": words.shape[0],
+        "hidden_size": words.shape[1],
+        "num_hidden_layers": len(layers),
+        "num_attention_heads": n_heads or words.shape[1] // 64,
+        "intermediate_size": inner.shape[0],
+        "max_position_embeddings": positions.shape[0],
+    }
+
+
 def load_tokenizer(spec: TokenizerSpec) -> Any:
     """A tokenizer from a folder, the Hugging Face cache or, when online, the hub."""
     from transformers import AutoTokenizer
 
     error: Exception | None = None
-    for local_only in (True, False):
+    folder = Path(spec.source)
+    # Without vocabulary files transformers makes an empty tokenizer rather than an error.
+    empty = folder.is_dir() and not any((folder / name).is_file() for name in VOCABULARIES)
+    for local_only in () if empty else (True, False):
         try:
             tokenizer = AutoTokenizer.from_pretrained(spec.source, local_files_only=local_only)
             break
@@ -173,10 +218,10 @@ def load_tokenizer(spec: TokenizerSpec) -> Any:
             error = raised
     else:
         raise ModelError(
-            f"the tokenizer '{spec.source}' is neither a folder nor in the Hugging Face cache, and "
-            f"the hub cannot be reached. On a machine with network run "
-            f"`hf download {spec.source}` and copy the cache, or put its tokenizer.json, "
-            f"tokenizer_config.json (and vocab files) into the model's folder."
+            f"the tokenizer '{spec.source}' has no vocabulary: it is not in that folder or the "
+            f"Hugging Face cache, and the hub gave nothing. On a machine with network run "
+            f"`hf download` for it and copy the cache, or put its tokenizer.json and "
+            f"tokenizer_config.json into the model's folder."
         ) from error
     if spec.pad_token is not None:
         tokenizer.add_special_tokens({"pad_token": spec.pad_token})

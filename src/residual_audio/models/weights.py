@@ -45,11 +45,12 @@ def read_safetensors(path: Path) -> StateDict:
         raise ModelError(f"'{path}' is not a readable safetensors file: {error}") from error
 
 
-def read_pickle(path: Path) -> Any:
+def read_pickle(path: Path, allow: Iterable[type] = ()) -> Any:
     """A pickled checkpoint as tensors and plain containers; nothing in it is ever executed.
 
     `weights_only` refuses every global but tensors; the allow-list adds the numpy scalars that
-    optimizers leave in released checkpoints. There is no fallback.
+    optimizers leave in released checkpoints, and `allow` plain containers that a family is known
+    to use. There is no fallback.
     """
     import numpy as np
 
@@ -66,6 +67,7 @@ def read_pickle(path: Path) -> Any:
         np.dtypes.Float64DType,
         np.dtypes.Float32DType,
         np.dtypes.Int64DType,
+        *allow,
     ]
     try:
         with torch.serialization.safe_globals(allowed):

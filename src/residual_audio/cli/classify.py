@@ -1,0 +1,61 @@
+"""`residual-audio classify`: zero-shot labels for a few files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from residual_audio.cli import options
+from residual_audio.cli.output import print_json, print_table
+
+
+def run(
+    files: Annotated[list[Path], typer.Argument(help="Audio files.")],
+    labels: Annotated[str, typer.Option("--labels", help="Comma-separated labels or phrases.")],
+    model: options.Model = "nano",
+    template: Annotated[
+        str, typer.Option("--template", help="Prompt; {} stands for the label.")
+    ] = "This is a sound of {}.",
+    long: options.Long = "first",
+    top: Annotated[int, typer.Option("--top", min=1, help="Labels to show a file.")] = 5,
+    device: options.Device = "auto",
+    batch_size: options.BatchSize = 8,
+    json: options.Json = False,
+) -> None:
+    """Score FILES against free-text labels; scores of a file sum to 1 over the labels."""
+    from residual_audio.errors import AudioError, InputError
+    from residual_audio.models.classify import classify
+    from residual_audio.models.registry import load_model
+
+    names = [label.strip() for label in labels.split(",") if label.strip()]
+    if not names:
+        raise InputError(f"--labels '{labels}' holds no label: write e.g. --labels \"dog,rain\"")
+    loaded = load_model(model, device)
+    answers, failed = [], []
+    for file in files:
+        try:
+            answers.append((file, classify(loaded, [file], names, template, long)[0]))
+        except AudioError as error:
+            failed.append((file, str(error)))
+    if json:
+        print_json(
+            [
+                {"file": str(file), "labels": [{"label": n, "score": s} for n, s in scores]}
+                for file, scores in answers
+            ]
+            + [{"file": str(file), "error": reason} for file, reason in failed]
+        )
+    else:
+        rows = [
+            [file.name if i == 0 else "", name, f"{score:.3f}"]
+            for file, scores in answers
+            for i, (name, score) in enumerate(scores[:top])
+        ]
+        if rows:
+            print_table(["file", "label", "score"], rows)
+        for _, reason in failed:
+            typer.echo(f"skipped: {reason}", err=True)
+    if failed:
+        raise typer.Exit(3 if answers else 1)

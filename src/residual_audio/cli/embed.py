@@ -1,0 +1,38 @@
+"""`residual-audio embed`: unit vectors of files, as one safetensors file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from residual_audio.cli import options
+from residual_audio.cli.output import print_json, progress
+
+
+def run(
+    files: Annotated[list[Path], typer.Argument(help="Audio files.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write (.safetensors).")],
+    model: options.Model = "nano",
+    long: options.Long = "first",
+    device: options.Device = "auto",
+    batch_size: options.BatchSize = 8,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Embed FILES into `embeddings` [n, d], with names, model and sha256 in the header."""
+    from residual_audio.models.embed_files import embed_files
+    from residual_audio.models.registry import load_model
+
+    loaded = load_model(model, device)
+    with progress("embedding", len(files), quiet) as advance:
+        done, skipped = embed_files(loaded, files, out, long, batch_size, advance)
+    if json:
+        print_json({"out": str(out), "n": len(done), "skipped": skipped})
+    else:
+        for file, reason in skipped.items():
+            typer.echo(f"skipped {file}: {reason}", err=True)
+        typer.echo(f"wrote {len(done)} × {loaded.joint_dim} vectors to {out}")
+    if skipped:
+        raise typer.Exit(3)

@@ -1,0 +1,58 @@
+"""Embeddings of files in one safetensors file, with what made them in its header."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from residual_audio import provenance
+from residual_audio.audio.windows import LongPolicy
+from residual_audio.errors import AudioError, InputError
+from residual_audio.models.clap import AudioTextModel
+
+
+def embed_files(
+    model: AudioTextModel,
+    files: Sequence[Path],
+    out: Path,
+    long: LongPolicy = "first",
+    batch_size: int = 8,
+    advance: Callable[[int], None] | None = None,
+) -> tuple[list[Path], dict[str, str]]:
+    """Files that were embedded, in order, and those that were skipped with the reason."""
+    from safetensors.numpy import save_file
+
+    done: list[Path] = []
+    skipped: dict[str, str] = {}
+    parts: list[np.ndarray] = []
+    for i in range(0, len(files), batch_size):
+        group = list(files[i : i + batch_size])
+        try:
+            parts.append(model.embed_audio(group, long=long, batch_size=batch_size))
+            done += group
+        except AudioError:
+            for file in group:  # one bad file must not cost its neighbours
+                try:
+                    parts.append(model.embed_audio([file], long=long))
+                    done.append(file)
+                except AudioError as error:
+                    skipped[str(file)] = str(error)
+        if advance is not None:
+            advance(len(group))
+    if not done:
+        raise InputError(f"none of the {len(files)} files could be embedded: {skipped}")
+    header = {
+        "files": json.dumps([str(file) for file in done], ensure_ascii=False),
+        "provenance": json.dumps(provenance.collect(model=model, long=long)),
+    }
+    work = out.with_name(f".{out.name}.partial")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    save_file({"embeddings": np.concatenate(parts)}, work, metadata=header)
+    with work.open("rb") as file_:
+        os.fsync(file_.fileno())
+    os.replace(work, out)
+    return done, skipped
