@@ -84,8 +84,15 @@ class Source:
     def direct_operator(self, head: Head) -> np.ndarray:
         return self.operators[head]
 
-    def direct_term(self, name: str) -> np.ndarray:
-        return self.terms[name]
+    def direct_mlp(self, site: Site) -> np.ndarray:
+        return self.terms[str(site)]
+
+    @property
+    def direct(self) -> Source:
+        return self
+
+    def constants(self) -> dict:
+        return {name: value for name, value in self.terms.items() if name.endswith("bias")}
 
 
 @pytest.fixture(scope="module")

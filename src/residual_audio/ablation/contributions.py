@@ -7,32 +7,65 @@ it is never stored at full width.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
 from residual_audio.ablation.units import Unit, attention_site
+from residual_audio.store.direct import DirectReader
 from residual_audio.types import FloatArray, Head, Site
 
 
+class Constants(Protocol):
+    """Biases by name (`s2.b5.attention.bias` …), each [clip, D]."""
+
+    def constants(self) -> dict[str, Any]: ...
+
+
 class DirectSource(Protocol):
-    """The part of a store that the direct path needs; arrays hold the clips that are ok."""
+    """The part of a store that the direct path needs; one row a clip that is ok."""
 
     @property
-    def sites(self) -> Sequence[Site]: ...
+    def sites(self) -> tuple[Site, ...]: ...
 
-    def latent(self) -> FloatArray:
+    @property
+    def direct(self) -> Constants: ...
+
+    def latent(self) -> Any:
         """[clip, D]"""
 
-    def direct_pools(self, site: Site) -> FloatArray:
+    def direct_pools(self, site: Site) -> Any:
         """[clip, head, slot · d_head]"""
 
-    def direct_operator(self, head: Head) -> FloatArray:
+    def direct_operator(self, head: Head) -> Any:
         """[slot · d_head, D]"""
 
-    def direct_term(self, name: str) -> FloatArray:
-        """[clip, D] of an MLP (`s2.b5.mlp`), of an attention bias (`s2.b5.attention.bias`) …"""
+    def direct_mlp(self, site: Site) -> Any:
+        """[clip, D]"""
+
+
+class Captured:
+    """A `DirectSource` of clips captured in memory, as `capture.Recorder` gives them."""
+
+    def __init__(
+        self, sites: tuple[Site, ...], arrays: Mapping[str, Any], operators: Mapping[str, Any]
+    ) -> None:
+        self.sites = sites
+        self._arrays = arrays
+        self.direct = DirectReader(sites, arrays.__getitem__, operators.__getitem__)
+
+    def latent(self) -> Any:
+        return self._arrays["embedding/latent"]
+
+    def direct_pools(self, site: Site) -> Any:
+        return self.direct.pools(site)
+
+    def direct_operator(self, head: Head) -> Any:
+        return self.direct.operator(attention_site(head, self.sites), head.head)
+
+    def direct_mlp(self, site: Site) -> Any:
+        return self.direct.contribution(site, None)
 
 
 class Contributions:
@@ -43,11 +76,12 @@ class Contributions:
         self._rows = rows
         self._pools: dict[Site, FloatArray] = {}
         self._operators: dict[Head, FloatArray] = {}
+        self._constants: dict[str, Any] | None = None
         self.latent: FloatArray = np.asarray(source.latent()[rows], np.float32)
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        return tuple(self._source.sites)
+        return self._source.sites
 
     def __len__(self) -> int:
         return len(self.latent)
@@ -72,8 +106,10 @@ class Contributions:
     def site(self, site: Site) -> FloatArray:
         """[clip, D]: an MLP, or all heads of an attention with its bias."""
         if site.kind == "mlp":
-            return np.asarray(self._source.direct_term(str(site))[self._rows], np.float32)
-        bias = np.asarray(self._source.direct_term(f"{site}.bias")[self._rows], np.float32)
+            return np.asarray(self._source.direct_mlp(site)[self._rows], np.float32)
+        if self._constants is None:
+            self._constants = self._source.direct.constants()
+        bias = np.asarray(self._constants[f"{site}.bias"][self._rows], np.float32)
         return sum((self.head(h) for h in site.heads), bias)
 
     def of(self, unit: Unit) -> FloatArray:

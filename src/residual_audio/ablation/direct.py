@@ -25,7 +25,7 @@ FromLatent = Callable[[Tensor], Tensor]
 """The joint head: [clip, latent] → [clip, joint]."""
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def direct_ablation(
     contributions: Contributions,
     from_latent: FromLatent,

@@ -85,7 +85,7 @@ class _Sum:
             self.n[key] = self.n.get(key, 0) + value.shape[0] * value.shape[1]
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def reference_means(model: Audio, batches: Batches) -> Means:
     """Mean of every head (before W_O) and of every site over a reference set."""
     tap: Any = _Sum()
@@ -100,7 +100,7 @@ def reference_means(model: Audio, batches: Batches) -> Means:
     )
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def exact_ablation(
     model: Audio,
     batches: Batches,

@@ -94,7 +94,7 @@ def greedy_order_direct(
     return order
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def removal_curve(
     model: Audio,
     batches: Callable[[], Batches],
@@ -125,7 +125,7 @@ def removal_curve(
     return rows
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def removal_curve_direct(
     contributions: Contributions,
     from_latent: FromLatent,

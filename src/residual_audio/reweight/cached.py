@@ -1,0 +1,93 @@
+"""Training inside the network from saved states: only blocks from the first edited one on run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from residual_audio.ablation.exact import Audio, Batches
+from residual_audio.errors import InputError
+from residual_audio.models.encoder import Edit, Encoded, Features, State, States
+from residual_audio.reweight.fit import Embed
+
+# states of more than this are not kept: the passes start from the features instead
+MAX_BYTES = 4_000_000_000
+
+
+class Adapter(Protocol):
+    """Something trainable that edits a forward pass: gains, or low-rank updates."""
+
+    @property
+    def first_block(self) -> int: ...
+
+    def edit(self) -> Edit: ...
+
+    def output(self, encoded: Encoded) -> Encoded: ...
+
+
+class Entrances:
+    """Every clip's stream where it enters block `block`, ready for the rest of the network."""
+
+    def __init__(self, block: int, tokens: Tensor) -> None:
+        self.block = block
+        self.tokens = tokens
+
+    @classmethod
+    @torch.no_grad()
+    def record(
+        cls, model: Audio, batches: Batches, n_clips: int, block: int, max_bytes: int = MAX_BYTES
+    ) -> Entrances:
+        """One ordinary pass over the clips; batches carry clip numbers below `n_clips`."""
+        n_blocks = sum(site.kind == "attention" for site in model.encoder.sites)
+        kept: Tensor | None = None
+        for clips, features in batches:
+            tap = States(model.encoder.sites, {block})
+            encoded = model.encoder.encode(features, tap=tap)
+            tokens = encoded.latent if block >= n_blocks else tap.states[block].tokens
+            if kept is None:
+                size = n_clips * tokens[0].numel() * tokens.element_size()
+                if size > max_bytes:
+                    raise InputError(
+                        f"the states of {n_clips} clips at block {block} need {size / 1e9:.1f} GB "
+                        f"(limit {max_bytes / 1e9:.1f}): edit later blocks, or train uncached"
+                    )
+                kept = tokens.new_empty((n_clips, *tokens.shape[1:]))
+            kept[clips] = tokens
+        if kept is None:
+            raise InputError("there is no clip to train on")
+        return cls(block, kept.clone())
+
+    def embed(self, model: Audio, adapter: Adapter) -> Embed:
+        """Clip numbers → joint embeddings with the adapter in place."""
+        if adapter.first_block < self.block:
+            raise InputError(
+                f"the adapter edits block {adapter.first_block}, but the saved states enter "
+                f"block {self.block}"
+            )
+        n_blocks = sum(site.kind == "attention" for site in model.encoder.sites)
+
+        def run(clips: Tensor) -> Tensor:
+            tokens = self.tokens[clips]
+            if self.block >= n_blocks:
+                encoded = Encoded(tokens, tokens[:, None])
+            else:
+                state = State(self.block, tokens)
+                encoded = model.encoder.encode(None, edit=adapter.edit(), start=state)
+            return model.joint(adapter.output(encoded))
+
+        return run
+
+
+def embed_from_features(
+    model: Audio, adapter: Adapter, features: Callable[[Tensor], Features]
+) -> Embed:
+    """The same without saved states: every pass starts from the features."""
+
+    def run(clips: Tensor) -> Tensor:
+        encoded = model.encoder.encode(features(clips), edit=adapter.edit())
+        return model.joint(adapter.output(encoded))
+
+    return run
