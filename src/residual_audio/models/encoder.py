@@ -56,6 +56,8 @@ class Encoded:
     """[clip, token, latent], after the final norm, in raster order."""
     values: Tensor | None = None
     """Final tokens of the value path (MGA-CLAP), in the same order."""
+    special: Tensor | None = None
+    """Final CLS (and distillation) tokens of a ViT; `tokens` holds the patches alone."""
 
 
 class Encoder(Protocol):

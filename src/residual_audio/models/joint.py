@@ -9,7 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from residual_audio.errors import ModelError
-from residual_audio.models.encoder import Encoded
+from residual_audio.models.block import Block
+from residual_audio.models.encoder import Encoded, Tap
+from residual_audio.types import Site
 
 
 class JointHead(nn.Module):
@@ -150,6 +152,34 @@ class FrameCodebook(JointHead):
         return self.codebook(self.proj(self.frames(encoded)))
 
 
+class Semantic(JointHead):
+    """M2D-CLAP 2025: a learned token reads all patch tokens through a few one-headed blocks."""
+
+    kind = "semantic"
+    reads_latent = False
+
+    def __init__(self, d_in: int, hidden: int, depth: int, norm_eps: float = 1e-5) -> None:
+        super().__init__()
+        self.config = {"d_in": d_in, "hidden": hidden, "depth": depth, "norm_eps": norm_eps}
+        self.token = nn.Parameter(torch.zeros(1, 1, d_in))
+        self.blocks = nn.ModuleList(Block(d_in, 1, hidden, norm_eps) for _ in range(depth))
+        self.norm = nn.LayerNorm(d_in, eps=norm_eps)
+        self._sites = [
+            (Site(0, i, "attention", 1, d_in, d_in), Site(0, i, "mlp", 0, 0, d_in))
+            for i in range(depth)
+        ]
+
+    def read(self, patches: Tensor, tap: Tap | None = None) -> Tensor:
+        """Patch tokens [clip, token, latent] → [clip, joint]; the token is the first one."""
+        x = torch.cat([self.token.expand(len(patches), -1, -1), patches], 1)
+        for block, (attention, mlp) in zip(self.blocks, self._sites, strict=True):
+            x, _ = block(x, attention, mlp, tap, {})
+        return self.norm(x[:, 0])
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        return self.read(encoded.tokens)
+
+
 HEADS: dict[str, type[JointHead]] = {
-    head.kind: head for head in (Identity, Linear, MLP, Residual, FrameCodebook)
+    head.kind: head for head in (Identity, Linear, MLP, Residual, FrameCodebook, Semantic)
 }

@@ -16,7 +16,9 @@ from residual_audio.models.files import WEIGHTS, read_json, write_folder
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import HEADS
-from residual_audio.models.text import TransformersText
+from residual_audio.models.text import MissingText, TransformersText
+from residual_audio.models.text_small import SmallText
+from residual_audio.models.vit import ViT, ViTConfig
 from residual_audio.models.weights import (
     below,
     load_strict,
@@ -30,9 +32,12 @@ SCHEMA_VERSION = 1
 
 ENCODERS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {
     "htsat": lambda config: HTSAT(HTSATConfig.from_dict(config)),
+    "vit": lambda config: ViT(ViTConfig.from_dict(config)),
 }
 TEXTS: dict[str, Callable[[dict[str, Any], Path], nn.Module]] = {
     "transformers": TransformersText.from_config,
+    "missing": MissingText.from_config,
+    "small": SmallText.from_config,
 }
 
 

@@ -30,6 +30,9 @@ FAMILIES = {
         Family("laion", "LAION-CLAP", "file.pt", "laion"),
         Family("msclap", "Microsoft CLAP 2023", "file.pth", "msclap"),
         Family("mga", "MGA-CLAP", "file.pt", "mga"),
+        Family("m2d", "M2D-CLAP (ViT)", "folder or file.pth[?features=stacked]", "m2d"),
+        Family("ast", "Audio Spectrogram Transformer, audio only", "folder or id", "ast"),
+        Family("whisper", "Whisper encoder, audio only", "folder or id", "whisper"),
         Family(
             "htsat-tiny-random", "HTS-AT tiny, random weights", "seed (optional)", "random_htsat"
         ),
