@@ -47,9 +47,8 @@ def analysis(shared_dir: Path) -> Analysis:
 
 def test_table_1_digit_for_digit(analysis: Analysis, published: dict) -> None:
     stages = {f"L{row['stage']}": row for row in analysis.tables["stages"].rows()}
-    printed = {
-        row[0].replace("s", "L"): row[1:] for row in stage_rows(analysis.tables["stages"]).rows
-    }
+    rows = stage_rows(analysis.tables["stages"]).rows
+    printed = {row[0].replace("s", "L"): row[1:] for row in rows}
     checked = 0
     for stage, row in published["table1_ESC50_layers"]["rows"].items():
         for i, (name, (ours, decimals)) in enumerate(TABLE_1.items()):

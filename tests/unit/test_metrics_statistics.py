@@ -64,6 +64,24 @@ def test_pairs(groups: dict[str, np.ndarray]) -> None:
         assert pair.bonferroni_p == pytest.approx(min(1, 6 * p), rel=1e-6)
 
 
+@pytest.mark.parametrize(("k", "df"), [(2, 5), (3, 10), (4, 180), (8, 1000)])
+def test_studentized_range(k: int, df: int) -> None:
+    for q in (0.1, 1.0, 3.5, 6.0):
+        expected = stats.studentized_range.sf(q, k, df)
+        assert ours.studentized_range_sf(q, k, df) == pytest.approx(expected, abs=1e-8)
+
+
+def test_tukey_equals_scipy(groups: dict[str, np.ndarray]) -> None:
+    oracle = stats.tukey_hsd(*groups.values())
+    interval = oracle.confidence_interval(0.95)
+    index = {name: i for i, name in enumerate(groups)}
+    for pair in ours.compare_pairs(groups):
+        i, j = index[pair.a], index[pair.b]
+        assert pair.tukey_p == pytest.approx(oracle.pvalue[i, j], abs=1e-8)
+        assert pair.tukey_low == pytest.approx(interval.low[j, i], rel=1e-5)
+        assert pair.tukey_high == pytest.approx(interval.high[j, i], rel=1e-5)
+
+
 def test_effect_size_by_hand() -> None:
     assert ours.cohen_d(np.array([1.0, 3]), np.array([4.0, 6])) == pytest.approx(3 / np.sqrt(2))
     assert np.isnan(ours.cohen_d(np.array([1.0]), np.array([4.0, 6])))
