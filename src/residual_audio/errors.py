@@ -23,6 +23,10 @@ class StoreError(ResidualAudioError):
     """A store that is damaged, in use, or does not match what it is asked to continue."""
 
 
+class EngineError(ResidualAudioError):
+    """Processes or a cluster that work was given to cannot be reached, or were lost for good."""
+
+
 class InputError(ResidualAudioError):
     """A value given by the caller that makes no sense here (shape, range, unknown name)."""
 

@@ -1,0 +1,100 @@
+"""The clip index: one row a clip, in order, with what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from residual_audio.errors import StoreError
+from residual_audio.store.files import replacing
+from residual_audio.types import Clip
+
+NAME = "clips.parquet"
+COLUMNS = ("id", "label", "fold", "group", "captions", "status", "reason")
+
+Column = npt.NDArray[np.object_]
+
+
+class ClipTable:
+    """Columns by name, as object arrays; None where a clip has no value."""
+
+    def __init__(self, columns: dict[str, Column]) -> None:
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns["id"])
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._columns:
+            raise StoreError(f"clips have no column '{name}'; there are: {', '.join(COLUMNS)}")
+        return self._columns[name]
+
+    def __getattr__(self, name: str) -> Column:
+        if name in COLUMNS:
+            return self._columns[name]
+        raise AttributeError(name)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self._columns)
+
+    def where(self, rows: npt.NDArray[Any]) -> ClipTable:
+        """The table with these rows (mask or indices)."""
+        return ClipTable({name: column[rows] for name, column in self._columns.items()})
+
+
+def write_clips(path: Path, clips: Iterable[Clip], reasons: Sequence[str | None]) -> None:
+    """`reasons[i]` says why clip i was skipped; None where it was not."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema(
+        [
+            ("id", pa.string()),
+            ("label", pa.string()),
+            ("fold", pa.int64()),
+            ("group", pa.string()),
+            ("captions", pa.list_(pa.string())),
+            ("status", pa.string()),
+            ("reason", pa.string()),
+        ]
+    )
+    rows = [
+        {
+            "id": clip.id,
+            "label": clip.label,
+            "fold": clip.fold,
+            "group": clip.group,
+            "captions": list(clip.captions),
+            "status": "ok" if reason is None else "skipped",
+            "reason": reason,
+        }
+        for clip, reason in zip(clips, reasons, strict=True)
+    ]
+    with replacing(path) as temporary:
+        pq.write_table(pa.Table.from_pylist(rows, schema=schema), temporary)
+
+
+def read_clips(path: Path) -> ClipTable:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        # one whole read: a mapped file would keep it open, and the index is small
+        table = pq.read_table(path, memory_map=False)
+        columns = {name: _objects(table.column(name).to_pylist()) for name in COLUMNS}
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        raise StoreError(f"'{path}' is missing or damaged: {error}") from error
+    columns["captions"] = _objects([tuple(texts or ()) for texts in columns["captions"]])
+    return ClipTable(columns)
+
+
+def _objects(values: list[Any]) -> Column:
+    column = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):  # a slice assignment would unpack tuples
+        column[i] = value
+    return column

@@ -1,0 +1,92 @@
+"""The manifest: what the store is, what made it, and the sha256 of everything and of itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from residual_audio.errors import StoreError
+from residual_audio.store.files import write_bytes
+
+NAME = "manifest.json"
+KIND = "residual-audio store"
+SCHEMA_VERSION = 1
+_BLANK = "0" * 64
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write it with a hash of its own bytes, taken with zeros where the hash stands."""
+    record = {"kind": KIND, "schema_version": SCHEMA_VERSION, "sha256": _BLANK, **manifest}
+    record["sha256"] = _BLANK
+    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    write_bytes(folder / NAME, text.replace(_BLANK, digest, 1).encode())
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read and prove it."""
+    path = folder / NAME
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"'{folder}' is not a store: it has no {NAME}. "
+            "Make one with: residual-audio extract --out <folder>"
+        ) from error
+    record = parse(data)
+    if record is None or not is_intact(data):
+        raise StoreError(
+            f"'{path}' is damaged: it does not match its own sha256. "
+            "Extract again with --overwrite, or restore the file"
+        )
+    if record.get("kind") != KIND:
+        raise StoreError(f"'{path}' is not the manifest of a store")
+    if record.get("schema_version") != SCHEMA_VERSION:
+        raise StoreError(
+            f"'{path}' has schema version {record.get('schema_version')}, this version reads "
+            f"{SCHEMA_VERSION}: extract again with --overwrite, or use the version that made it"
+        )
+    return record
+
+
+def parse(data: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(data)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def is_intact(data: bytes) -> bool:
+    """Whether the bytes match the hash they carry."""
+    record = parse(data)
+    digest = None if record is None else record.get("sha256")
+    if not isinstance(digest, str) or len(digest) != 64 or digest == _BLANK:
+        return False
+    blank = data.replace(digest.encode(), _BLANK.encode(), 1)
+    return hashlib.sha256(blank).hexdigest() == digest
+
+
+def fingerprint(asked: Mapping[str, Any]) -> str:
+    """One hash for everything that decides what a run writes."""
+    text = json.dumps([SCHEMA_VERSION, asked], sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def changes(before: Any, now: Any, name: str = "") -> list[str]:
+    """What differs, as `dataset.fingerprint: 1f2e… → 9a0b…`."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        found = []
+        for key in dict.fromkeys([*before, *now]):
+            inner = f"{name}.{key}" if name else str(key)
+            found += changes(before.get(key), now.get(key), inner)
+        return found
+    return [] if before == now else [f"{name}: {_short(before)} → {_short(now)}"]
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:12]}…"

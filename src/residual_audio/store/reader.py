@@ -1,0 +1,289 @@
+"""Reading a store: arrays by name, one row a clip, read only when asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from residual_audio.errors import InputError, StoreError
+from residual_audio.metrics.moments import Moments, merge_all
+from residual_audio.store import clips as clip_index
+from residual_audio.store.clips import ClipTable, read_clips
+from residual_audio.store.direct import Contributions, DirectReader
+from residual_audio.store.files import Array, TensorFile
+from residual_audio.store.joint import apply_joint
+from residual_audio.store.manifest import NAME, read_manifest
+from residual_audio.store.shards import is_sampled, shift_rows
+from residual_audio.types import Head, Site
+
+OPERATORS = "operators.safetensors"
+TEXTS = "texts.json"
+
+
+def store_folder(path: str | Path) -> Path:
+    """The folder with the manifest: the path itself, or `store` below a run folder."""
+    path = Path(path).expanduser()
+    return path if (path / NAME).is_file() else path / "store"
+
+
+def open_store(path: str | Path) -> Store:
+    """Open a finished store, given its folder or that of its run."""
+    folder = store_folder(path)
+    if not (folder / NAME).is_file():
+        raise StoreError(
+            f"no store in '{path}': neither {NAME} nor store/{NAME} is there. "
+            "Make one with: residual-audio extract --out <folder>"
+        )
+    manifest = read_manifest(folder)
+    if manifest["status"] != "complete":
+        raise StoreError(
+            f"the store in '{folder}' is not finished: run the same `extract` again, it continues "
+            "where it stopped"
+        )
+    return Store(folder, manifest)
+
+
+class Store:
+    """What every head of an encoder did on every clip, and all it takes to go on from there."""
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.sites = tuple(Site(*site) for site in manifest["sites"])
+        self._by_name = {str(site): site for site in self.sites}
+        self._shards = [shard for shard in manifest["shards"] if shard["n_ok"]]
+
+    # --- clips
+
+    @cached_property
+    def all_clips(self) -> ClipTable:
+        """Every clip of the run, skipped ones too."""
+        return read_clips(self.folder / clip_index.NAME)
+
+    @cached_property
+    def clips(self) -> ClipTable:
+        """The clips that have rows, in the order of the rows."""
+        return self.all_clips.where(self.all_clips["status"] == "ok")
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """Clip id → why it has no row."""
+        table = self.all_clips.where(self.all_clips["status"] != "ok")
+        return dict(zip(table["id"], table["reason"], strict=True))
+
+    def __len__(self) -> int:
+        return sum(shard["n_ok"] for shard in self._shards)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(self.text_record["classes"])
+
+    @property
+    def template(self) -> str:
+        return str(self.text_record["template"])
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What was captured."""
+        return tuple(self.manifest["asked"]["capture"]["kinds"])
+
+    # --- arrays
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.manifest["arrays"])
+
+    def has(self, name: str) -> bool:
+        return name in self.manifest["arrays"]
+
+    def pieces(self, name: str) -> Iterator[Array]:
+        """An array shard by shard, mapped from the file; `…_at` rows count over the whole store."""
+        if not self.has(name):
+            kind = name.split("/")[0]
+            hint = "" if kind in self.kinds else f": extract again with --capture …,{kind}"
+            raise StoreError(f"the store in '{self.folder}' has no '{name}'{hint}")
+        first = 0
+        for shard in self._shards:
+            piece = TensorFile(self.folder / shard["name"])[name]
+            yield shift_rows(piece, first) if name.endswith("_at") else piece
+            first += shard["n_ok"]
+
+    def array(self, name: str, rows: Array | slice | None = None) -> Array:
+        """An array by name, one row a clip (or only these rows)."""
+        if name.startswith("moments/"):
+            raise InputError("moments are merged, not joined: use store.moments(site)")
+        if is_sampled(name):
+            whole = np.concatenate([np.array(piece) for piece in self.pieces(name)])
+        elif len(self._shards) == 1:
+            whole = next(self.pieces(name))
+        else:  # piece by piece: neither two copies nor every file open at once
+            spec = self.manifest["arrays"][name]
+            whole = np.empty((len(self), *spec["shape"]), spec["dtype"])
+            first = 0
+            for piece in self.pieces(name):
+                whole[first : first + len(piece)] = piece
+                first += len(piece)
+        return whole if rows is None else whole[rows]
+
+    def latent(self) -> Array:
+        """Pooled output of the encoder [clip, latent]."""
+        return self.array("embedding/latent")
+
+    def embedding(self, unit: bool = True) -> Array:
+        """Joint embedding [clip, d]; `unit=False` leaves the length the joint head gave."""
+        joint = self.array("embedding/joint")
+        if not unit:
+            return joint
+        return joint / np.maximum(np.linalg.norm(joint, axis=1, keepdims=True), 1e-12)
+
+    def site(self, site: Site | str) -> Site:
+        try:
+            return self._by_name[str(site)]
+        except KeyError:
+            raise InputError(f"no site '{site}'; sites are like {self.sites[0]}") from None
+
+    @property
+    def attention_sites(self) -> tuple[Site, ...]:
+        return tuple(site for site in self.sites if site.kind == "attention")
+
+    @property
+    def all_heads(self) -> tuple[Head, ...]:
+        return tuple(head for site in self.sites for head in site.heads)
+
+    def site_of(self, head: Head | str) -> tuple[Site, Head]:
+        """A head, or its name, and where it is."""
+        found = Head.parse(head) if isinstance(head, str) else head
+        site = self.site(f"s{found.stage}.b{found.block}.attention")
+        if not 0 <= found.head < site.n_heads:
+            raise InputError(f"no head '{found}': {site} has {site.n_heads} heads")
+        return site, found
+
+    def heads(self, site: Site | str) -> Array:
+        """Raw head outputs, mean over tokens: [clip, head, d_head]."""
+        return self.array(f"heads/{self.site(site)}")
+
+    def projected(self, head: Head | str, bias: bool = False) -> Array:
+        """A head's output through its rows of W_O: [clip, width]; `bias` adds its share of b."""
+        site, found = self.site_of(head)
+        out = self.heads(site)[:, found.head] @ self.w_out(site)[found.head]
+        return out + self.b_out(site) / site.n_heads if bias else out
+
+    def moments(self, site: Site | str) -> Moments:
+        """Count, mean and scatter of each head over all tokens of all clips."""
+        name = f"moments/{self.site(site)}"
+        parts = zip(
+            *(self.pieces(f"{name}/{part}") for part in ("n", "mean", "scatter")), strict=True
+        )
+        return merge_all(Moments(int(n[0]), mean, scatter) for n, mean, scatter in parts)
+
+    # --- fixed matrices
+
+    @cached_property
+    def _operators(self) -> TensorFile:
+        return TensorFile(self.folder / OPERATORS)
+
+    def operator(self, name: str) -> Array:
+        """A fixed matrix by name (`w_out/<site>`, `joint/…`, `grid/window/s0` …)."""
+        return self._operators[name]
+
+    @property
+    def operator_names(self) -> list[str]:
+        return self._operators.names
+
+    def w_out(self, site: Site | str) -> Array:
+        """[head, d_head, width]"""
+        return self.operator(f"w_out/{self.site(site)}")
+
+    def b_out(self, site: Site | str) -> Array:
+        """[width]"""
+        return self.operator(f"b_out/{self.site(site)}")
+
+    @property
+    def joint(self) -> dict[str, Any] | None:
+        """Kind and configuration of the joint head; None where it does not read the latent."""
+        return self.manifest["joint"]
+
+    def to_joint(self, latent: Array) -> Array:
+        """[n, latent] → [n, d], not normalised, as the model's joint head does it."""
+        return apply_joint(self.joint, self.operator, latent)
+
+    # --- direct path
+
+    @cached_property
+    def direct(self) -> DirectReader:
+        if "direct" not in self.kinds:
+            raise StoreError(
+                f"the store in '{self.folder}' has no direct path: extract again with "
+                "--capture …,direct"
+            )
+        return DirectReader(self.sites, self.array, self.operator)
+
+    def contribution(self, unit: Head | Site | str) -> Array:
+        """What a head, an MLP, 'embedding' or 'constant' adds to the latent: [clip, latent]."""
+        if isinstance(unit, str) and unit in self._by_name:
+            unit = self._by_name[unit]
+        elif isinstance(unit, str) and unit not in ("embedding", "constant"):
+            unit = Head.parse(unit)
+        site = self.site_of(unit)[0] if isinstance(unit, Head) else None
+        return self.direct.contribution(unit, site)
+
+    def contributions(self) -> Contributions:
+        """Every unit's contribution, computed when asked for; they sum to `latent()`."""
+        _ = self.direct
+        return Contributions(self.sites, self.contribution)
+
+    def direct_pools(self, site: Site | str) -> Array:
+        """Slot-weighted raw outputs: [clip, head, slots · d_head]."""
+        return self.direct.pools(self.site(site))
+
+    def direct_operator(self, head: Head | str) -> Array:
+        """[slots · d_head, latent]: contribution(head) = direct_pools(site)[:, h] @ this."""
+        site, found = self.site_of(head)
+        return self.direct.operator(site, found.head)
+
+    def direct_constant(self) -> Array:
+        """All biases together: [clip, latent]."""
+        return self.contribution("constant")
+
+    def direct_mlp(self, site: Site | str) -> Array:
+        return self.contribution(self.site(site))
+
+    def direct_embedding(self) -> Array:
+        return self.contribution("embedding")
+
+    # --- texts
+
+    @cached_property
+    def text_record(self) -> dict[str, Any]:
+        """Prompt, classes, dictionary and where its entries are from."""
+        try:
+            return dict(json.loads((self.folder / TEXTS).read_bytes()))
+        except (OSError, ValueError) as error:
+            raise StoreError(f"'{TEXTS}' is missing from the store or damaged") from error
+
+    @property
+    def has_text(self) -> bool:
+        return "text/dictionary" in self._operators
+
+    @property
+    def text_sources(self) -> list[str]:
+        """Of each dictionary entry: class, caption or built-in."""
+        return list(self.text_record["sources"])
+
+    def texts(self) -> tuple[list[str], Array | None]:
+        """The dictionary and its unit embeddings [entry, d]; None for a model without text."""
+        rows = self.operator("text/dictionary") if self.has_text else None
+        return list(self.text_record["dictionary"]), rows
+
+    def class_embeddings(self) -> Array | None:
+        """Unit embeddings of the class prompts [class, d], in the order of `classes`."""
+        return self.operator("text/classes") if self.has_text else None
+
+    @property
+    def logit_scale(self) -> float:
+        return float(self.manifest["logit_scale"])

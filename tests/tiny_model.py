@@ -1,0 +1,63 @@
+"""A whole audio–text model, small enough to run a clip in a millisecond; random weights."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import Tensor, nn
+
+from residual_audio.audio.frontend import FrontEndSpec, LogMel
+from residual_audio.models.clap import AudioTextModel
+from residual_audio.models.htsat import HTSAT, HTSATConfig
+from residual_audio.models.joint import MLP, JointHead
+
+SPEC = FrontEndSpec(
+    sample_rate_hz=8000,
+    n_samples=8000,
+    n_fft=256,
+    hop_length=160,
+    n_mels=16,
+    f_min_hz=50,
+    f_max_hz=4000,
+)
+CONFIG = HTSATConfig(
+    embed_dim=8, depths=(2, 1, 2, 1), n_heads=(2, 4, 4, 8), window=4, spec_size=32, patch=2, n_mels=16
+)
+
+
+class HashedText(nn.Module):
+    """A text tower that gives each text its own fixed random vector."""
+
+    def forward(self, texts: list[str]) -> Tensor:
+        rows = []
+        for text in texts:
+            seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
+            rows.append(torch.randn(12, generator=torch.Generator().manual_seed(seed)))
+        return torch.stack(rows)
+
+
+def tiny_model(seed: int = 0, text: bool = True, head: JointHead | None = None) -> AudioTextModel:
+    torch.manual_seed(seed)
+    encoder = HTSAT(CONFIG)
+    joint = head or MLP(encoder.config.latent, 16, 12)
+    digest = hashlib.sha256()
+    with torch.no_grad():
+        for module in (encoder, joint):
+            for name, parameter in module.named_parameters():
+                if "norm" in name and name.endswith("weight"):
+                    parameter.normal_(1.0, 0.2)
+                else:
+                    inner = 1 if parameter.ndim == 1 else parameter[0].numel() ** 0.5
+                    parameter.normal_(0.0, 0.3 if parameter.ndim == 1 else 1.2 / inner)
+                digest.update(parameter.numpy().tobytes())
+    return AudioTextModel(
+        name="tiny",
+        family="test",
+        front_end=LogMel(SPEC),
+        encoder=encoder,
+        head=joint,
+        text=HashedText() if text else None,
+        logit_scale=20.0,
+        sha256=digest.hexdigest(),
+    )
