@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -42,7 +44,7 @@ def test_tiles_cover_the_clip_and_the_last_ends_with_it(n, window):
         assert windows[-1, -1] == n
         assert 0.0 not in windows
         starts = window_starts(n, window, "tile")
-        assert all(b - a == window for a, b in zip(starts[:-2], starts[1:-1], strict=True))
+        assert all(b - a == window for a, b in pairwise(starts[:-1]))
 
 
 @given(n=st.integers(1, 100), extra=st.integers(1, 100))

@@ -138,9 +138,9 @@ def _check_file(path: Path) -> int:
 def _sound_file(source: Path | io.BytesIO, stack: ExitStack) -> soundfile.SoundFile:
     if isinstance(source, io.BytesIO):
         return soundfile.SoundFile(source)
-    file = stack.enter_context(source.open("rb"))
     # A descriptor, not a name: libsndfile must not be led by the extension.
-    return soundfile.SoundFile(file if os.name == "nt" else file.fileno(), closefd=False)
+    file = stack.enter_context(source.open("rb"))
+    return soundfile.SoundFile(file.fileno(), closefd=False)
 
 
 def _reach_end(path: Path, sound: soundfile.SoundFile, n_promised: int) -> None:

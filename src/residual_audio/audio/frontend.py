@@ -66,7 +66,8 @@ class FrontEndSpec:
     """Normalisation (x − mean) / std; None for none."""
     std: float | None = None
     fusion: bool = False
-    """Four channels, long clips keep their whole length (see `audio.fusion`)."""
+    """Four channels, long clips keep their whole length (see `audio.fusion`). A filter bank in such
+    a checkpoint belongs to the unfused front-end: do not load it."""
 
     def __post_init__(self) -> None:
         for name in ("sample_rate_hz", "n_samples", "n_fft", "hop_length", "n_mels"):
@@ -159,7 +160,8 @@ class LogMel(nn.Module):
         n_frames = spec.count_frames(waves.shape[1], pad=False)
         x = waves.new_empty(len(waves), n_frames, spec.n_mels)
         bins, weights = _used(self.filters.float())
-        groups = list(zip(*(t.split(self._clips_at_once) for t in (waves, x)), strict=True))
+        at_once = 1 if waves.device.type == "cpu" else _CLIPS_AT_ONCE_DEVICE
+        groups = list(zip(waves.split(at_once), x.split(at_once), strict=True)) if len(x) else []
 
         def work(jobs: Iterator[int]) -> None:
             room = None
@@ -177,10 +179,6 @@ class LogMel(nn.Module):
         if spec.mean is not None and spec.std is not None:
             x = (x - spec.mean) / spec.std
         return x
-
-    @property
-    def _clips_at_once(self) -> int:
-        return 1 if self.filters.device.type == "cpu" else _CLIPS_AT_ONCE_DEVICE
 
     def _log_mel(self, room: Tensor, bins: slice, weights: Tensor, out: Tensor) -> None:
         spec = self.spec

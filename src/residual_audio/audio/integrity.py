@@ -191,10 +191,14 @@ class MpegScan:
 def scan_mpeg(file: BinaryIO) -> MpegScan | None:
     """Walk over all frames; None when no two frames follow each other."""
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        found = _next_frame(data, id3_length(data[:10]), None)
-        if found is None:
-            return None
-        start, first = found
+        start = id3_length(data[:10])
+        first = MpegHeader.parse(data, start)
+        # An information frame speaks for itself; any other must be followed by a second frame.
+        if first is None or _promised_frames(data, start, first) is None:
+            found = _next_frame(data, start, None)
+            if found is None:
+                return None
+            start, first = found
         at, n_frames, problem = start, 0, None
         while True:
             header = MpegHeader.parse(data, at)
@@ -257,9 +261,9 @@ def _promised_frames(data: mmap.mmap, start: int, first: MpegHeader) -> int | No
     """Frames an information frame promises; 0 when it is there but does not say."""
     xing = start + 4 + first.side_bytes
     if data[xing : xing + 4] in (b"Xing", b"Info"):
-        flags, count = struct.unpack(">II", data[xing + 4 : xing + 12])
+        flags, count = struct.unpack(">II", data[xing + 4 : xing + 12].ljust(8, b"\0"))
         return count if flags & 1 else 0
     vbri = start + 4 + 32
     if data[vbri : vbri + 4] == b"VBRI":
-        return int(struct.unpack(">I", data[vbri + 14 : vbri + 18])[0])
+        return int.from_bytes(data[vbri + 14 : vbri + 18], "big")
     return None
