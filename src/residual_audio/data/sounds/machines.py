@@ -70,7 +70,7 @@ def drill(own: Draws, take: Draws, n: int, pitch: float, pace: float) -> Array:
     grind = take.noise(n) * (0.5 + 0.5 * np.sin(2.0 * phase))
     tool = bandpass(saw, 700.0, 0.5) + 0.6 * gears + 0.5 * bandpass(grind, 3000.0, 0.7)
     pressed = wander(take, n, 0.9, 0.0, 1.0) > 0.25
-    return tool * lowpass(pressed.astype(float), 8.0)
+    return tool * lowpass(np.where(pressed, 1.0, 0.15), 8.0)
 
 
 SOUNDS = (

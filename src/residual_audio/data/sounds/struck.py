@@ -42,7 +42,7 @@ def wind_chimes(own: Draws, take: Draws, n: int, pitch: float, pace: float) -> A
         for f in tubes
     ]
     count = max(2, round(n / RATE_HZ * own.between(3.0, 6.0) * pace))
-    starts = np.sort(take.units(count)) * n / RATE_HZ
+    starts = np.sort(take.units(count)) * 0.85 * n / RATE_HZ
     return place(n, [(s, take.between(0.2, 1.0) * take.pick(notes)) for s in starts])
 
 
