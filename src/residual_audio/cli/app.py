@@ -20,6 +20,8 @@ COMMANDS: dict[str, str] = {
     "doctor": "doctor",
     "classify": "classify",
     "embed": "embed",
+    "extract": "extract",
+    "store": "store",
     "analyse": "analyse",
     "bench": "bench",
     "train": "train",
