@@ -200,6 +200,23 @@ def test_batch_and_order_do_not_matter(encoder: HTSAT, features: Tensor) -> None
     torch.testing.assert_close(together, flipped, atol=1e-5, rtol=1e-5)
 
 
+def test_large_batches_share_the_masks_of_a_few_clips(encoder: HTSAT) -> None:
+    many = torch.randn(19, 250, 64, generator=torch.Generator().manual_seed(2))
+    whole = encoder.encode(many).latent
+    parts = torch.cat([encoder.encode(part).latent for part in many.split(6)])
+    torch.testing.assert_close(whole, parts, atol=1e-5, rtol=1e-5)
+
+
+def test_caches_of_inference_mode_serve_gradients(features: Tensor) -> None:
+    encoder = randomised(HTSAT(SMALL), seed=3)
+    with torch.inference_mode():
+        encoder.encode(features)
+    gain = torch.ones((), requires_grad=True)
+    edit = {(encoder.sites[0], "raw"): lambda x: x * gain}
+    encoder.encode(features, edit=edit).latent.sum().backward()
+    assert gain.grad is not None
+
+
 def test_bias_cache_follows_the_weights(features: Tensor) -> None:
     encoder = randomised(HTSAT(SMALL))
     before = encoder.encode(features).latent

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from residual_audio.models.encoder import Edit, Tap
-from residual_audio.types import Site
+from residual_audio.types import Site, SiteKind
 
 
 class Block(nn.Module):
@@ -33,6 +33,11 @@ class Block(nn.Module):
         raw, probabilities = scaled_attention(q, k, v, None, maps)
         raw = raw.transpose(1, 2).flatten(2)
         return raw, None if probabilities is None else probabilities[:, None], v
+
+    def output_projection(self, kind: SiteKind) -> tuple[Tensor, Tensor]:
+        """The matrix [inner, width] and bias that end the attention or the MLP."""
+        layer = self.proj if kind == "attention" else self.fc2
+        return layer.weight.T, layer.bias
 
     def forward(
         self, x: Tensor, attention: Site, mlp: Site, tap: Tap | None, edit: Edit

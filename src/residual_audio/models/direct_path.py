@@ -52,7 +52,7 @@ class MergedTokens:
     """Direct path of an encoder whose tokens are in Z-order and merge four by four (HTS-AT)."""
 
     def __init__(self, merges: list[tuple[nn.LayerNorm, Tensor]], norm: nn.LayerNorm) -> None:
-        """`merges`: norm over 4·width and reduction [4·width, next width], all stages but the last."""
+        """`merges`: norm over 4·width and reduction [4·width, next width], for all but the last."""
         steps: list[Tensor] = []
         entry: list[Tensor | None] = [None]
         for merge_norm, reduction in merges:

@@ -78,7 +78,10 @@ class Encoder(Protocol):
         """Run from the features, or from a saved state."""
 
     def output_projection(self, site: Site) -> tuple[Tensor, Tensor]:
-        """W_O [n_heads · d_head, width] (rows of head h at h · d_head) and its bias [width]."""
+        """The last matrix of a site [inner, width] and its bias [width], views of the weights.
+
+        Attention: W_O, rows of head h from h · d_head on. MLP: the second layer.
+        """
 
 
 def check_edit(edit: Edit, sites: tuple[Site, ...]) -> None:

@@ -24,6 +24,9 @@ from residual_audio.models.encoder import Edit, Encoded, Features, State, Tap, c
 from residual_audio.models.fusion import FusionPatches
 from residual_audio.types import Site
 
+CLIPS_A_MASK = 8
+"""Masks of shifted windows are kept for so many clips (about 10 MB a clip at tiny size)."""
+
 
 @dataclass(frozen=True)
 class HTSATConfig:
@@ -160,12 +163,15 @@ class SwinBlock(Block):
         tracked = torch.is_grad_enabled() and table.requires_grad
         if not tracked and self._bias_cache is not None and self._bias_cache[0] == key:
             return self._bias_cache[1]
-        bias = table[self.rel_index].permute(2, 0, 1)[None]  # 1 head query key
-        if self.shifted:
-            bias = bias + self.mask[:, None].to(bias.dtype)
-            bias = bias.repeat(n_clips, 1, 1, 1)
-        if not tracked:
-            self._bias_cache = (key, bias)
+        # A cache filled in inference mode must still serve a later pass with gradients.
+        with torch.inference_mode(False):
+            bias = table[self.rel_index].permute(2, 0, 1)[None]  # 1 head query key
+            if self.shifted:
+                bias = bias + self.mask[:, None].to(bias.dtype)
+                bias = bias.repeat(n_clips, 1, 1, 1)
+            if not tracked:
+                bias = bias.detach()
+                self._bias_cache = (key, bias)
         return bias
 
     def attend(self, x: Tensor, maps: bool) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -176,13 +182,28 @@ class SwinBlock(Block):
         m = self.window * self.window
         qkv = self.qkv(x).view(clip * token // m, m, 3, self.n_heads, self.d_head)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each: clip·window head token d_head
-        raw, probabilities = scaled_attention(q, k, v, self.attention_bias(clip), maps)
+        raw, probabilities = self._attend_windows(q, k, v, clip, maps)
         if probabilities is not None:
             probabilities = probabilities.view(clip, -1, *probabilities.shape[1:])
         raw = raw.transpose(1, 2).reshape(clip, token, width)
         if self.shifted:
             raw = raw.index_select(1, self.scatter)
         return raw, probabilities, v
+
+    def _attend_windows(
+        self, q: Tensor, k: Tensor, v: Tensor, n_clips: int, maps: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attention in all windows. Shifted windows have a mask each: large batches go in groups,
+        so that masks for a few clips serve any number of them."""
+        if not self.shifted or n_clips <= CLIPS_A_MASK:
+            return scaled_attention(q, k, v, self.attention_bias(n_clips), maps)
+        size = CLIPS_A_MASK * (len(q) // n_clips)
+        bias = self.attention_bias(CLIPS_A_MASK)
+        groups = zip(q.split(size), k.split(size), v.split(size), strict=True)
+        parts = [scaled_attention(a, b, c, bias[: len(a)], maps) for a, b, c in groups]
+        raw = torch.cat([part for part, _ in parts])
+        found = [probabilities for _, probabilities in parts if probabilities is not None]
+        return raw, torch.cat(found) if found else None
 
     def value_branch(self, x: Tensor, values: Tensor) -> Tensor:
         """MGA-CLAP's value path of this block: no attention, no MLP."""
@@ -253,7 +274,7 @@ class HTSAT(nn.Module):
 
     def output_projection(self, site: Site) -> tuple[Tensor, Tensor]:
         block = cast(SwinBlock, cast(nn.ModuleList, self.stages[site.stage])[site.block])
-        return block.proj.weight.T, block.proj.bias
+        return block.output_projection(site.kind)
 
     def token_grid(self, stage: int) -> Tensor:
         """[token, 2] row (folded frequency) and column (time) of each token of a stage."""
@@ -369,5 +390,7 @@ def resize_frames(x: Tensor, n_frames: int) -> Tensor:
 @lru_cache(maxsize=8)
 def bicubic_matrix(n_in: int, n_out: int) -> Tensor:
     """[n_in, n_out] weights of torch's bicubic interpolation (a = −0.75, edges repeated)."""
-    identity = torch.eye(n_in, dtype=torch.float32)[None, None]
-    return F.interpolate(identity, size=(n_in, n_out), mode="bicubic", align_corners=True)[0, 0]
+    with torch.inference_mode(False):  # cached: it must serve passes with gradients too
+        identity = torch.eye(n_in, dtype=torch.float32)[None, None]
+        size = (n_in, n_out)
+        return F.interpolate(identity, size=size, mode="bicubic", align_corners=True)[0, 0]

@@ -179,7 +179,7 @@ class ViT(nn.Module):
 
     def output_projection(self, site: Site) -> tuple[Tensor, Tensor]:
         block = cast(ViTBlock, self.blocks[site.block])
-        return block.proj.weight.T, block.proj.bias
+        return block.output_projection(site.kind)
 
     def time_frequency(self, stage: int, n_tokens: int) -> Tensor:
         """[token, 2] time and frequency step of each token; −1 for a special token."""

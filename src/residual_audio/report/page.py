@@ -1,0 +1,220 @@
+"""One self-contained HTML page of a run: no network, no scripts from elsewhere, all text escaped.
+
+It is drawn from what lies in the run folder (`run.json`, `tables/`, `figures/`, `results/`,
+`previews/`), so it can be drawn again on a machine that has neither the weights nor the sounds.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from residual_audio import __version__
+from residual_audio.errors import InputError
+from residual_audio.report.sections import SECTIONS, Section
+
+MOST_ROWS = 400
+"""Longer tables are cut on the page, saying so; the CSV beside it is whole."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One CSV file, ready to print."""
+
+    name: str
+    columns: list[str]
+    rows: list[list[str]]
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One picture with its caption, as a data URI."""
+
+    name: str
+    caption: str
+    uri: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One section of the page with what was found for it."""
+
+    section: Section
+    figures: list[Figure]
+    tables: list[Table]
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """One line of the score table."""
+
+    task: str
+    model: str
+    dataset: str
+    split: str
+    name: str
+    value: str
+    interval: str
+    n: int
+    chance: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything the template prints."""
+
+    title: str
+    facts: list[tuple[str, str]]
+    warnings: list[str]
+    scores: list[ScoreRow]
+    parts: list[Part]
+    previews: list[dict[str, Any]] = field(default_factory=list)
+    provenance: str = ""
+    version: str = __version__
+
+
+def write_page(run: Path) -> Path:
+    """Draw `run/report.html` and return its path."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    if not run.is_dir():
+        raise InputError(f"'{run}' is not a run folder")
+    page = gather(run)
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    html = environment.get_template("page.html.j2").render(page=page)
+    out = run / "report.html"
+    work = out.with_name(".report.html.partial")
+    work.write_text(html, encoding="utf-8")
+    with work.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(work, out)
+    return out
+
+
+def gather(run: Path) -> Page:
+    """Collect what a run folder holds; parts that were not run are left out."""
+    record = _json(run / "run.json")
+    parts = [_part(run, section) for section in SECTIONS]
+    shown = {figure.name for part in parts for figure in part.figures}
+    extra = sorted(path.stem for path in (run / "figures").glob("*.png") if path.stem not in shown)
+    if extra:
+        rest = Section("more", "More figures", "", tuple((name, "") for name in extra), ())
+        parts.append(_part(run, rest))
+    return Page(
+        title=f"{record.get('model', 'model')} on {record.get('dataset', run.name)}",
+        facts=_facts(record),
+        warnings=[str(text) for text in record.get("warnings", [])],
+        scores=_scores(run),
+        parts=[part for part in parts if part.figures or part.tables],
+        previews=_previews(run),
+        provenance=json.dumps(record, indent=2, ensure_ascii=False),
+    )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"'{path}' is not valid JSON: {error}") from error
+    return value if isinstance(value, dict) else {}
+
+
+def _facts(record: dict[str, Any]) -> list[tuple[str, str]]:
+    names = {
+        "model": "model",
+        "dataset": "data set",
+        "n_clips": "clips",
+        "n_skipped": "skipped",
+        "n_heads": "heads",
+        "template": "prompt",
+        "partial": "partial",
+        "seconds": "seconds",
+    }
+    facts = [(shown, str(record[key])) for key, shown in names.items() if key in record]
+    sha = record.get("sha256")
+    return [*facts, ("weights sha256", f"{str(sha)[:16]}…")] if sha else facts
+
+
+def _part(run: Path, section: Section) -> Part:
+    figures = [
+        Figure(name, caption, _data_uri(run / "figures" / f"{name}.png", "image/png"))
+        for name, caption in section.figures
+        if (run / "figures" / f"{name}.png").is_file()
+    ]
+    tables = [
+        _table(run / "tables" / f"{name}.csv")
+        for name in section.tables
+        if (run / "tables" / f"{name}.csv").is_file()
+    ]
+    return Part(section, figures, tables)
+
+
+def _data_uri(path: Path, kind: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
+
+
+def _table(path: Path) -> Table:
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    if not rows:
+        return Table(path.stem, [], [], 0)
+    body = [[_short(cell) for cell in row] for row in rows[1 : MOST_ROWS + 1]]
+    return Table(path.stem, rows[0], body, len(rows) - 1)
+
+
+def _short(cell: str) -> str:
+    """Numbers to four significant digits; everything else as it is."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return cell
+    if value.is_integer() and abs(value) < 1e7:
+        return str(int(value))
+    return f"{value:.4g}"
+
+
+def _scores(run: Path) -> list[ScoreRow]:
+    rows = []
+    for path in sorted((run / "results").glob("*.json")):
+        result = _json(path)
+        for score in result.get("scores", []):
+            low, high, chance = (score.get(key) for key in ("low", "high", "chance"))
+            value = score.get("value")
+            rows.append(
+                ScoreRow(
+                    task=str(result.get("task", "")),
+                    model=str(result.get("model", "")),
+                    dataset=str(result.get("dataset", "")),
+                    split=str(result.get("split", "")),
+                    name=str(score.get("name", "")),
+                    value="–" if value is None else f"{value:.4g}",
+                    interval="–" if low is None or high is None else f"{low:.4g} – {high:.4g}",
+                    n=int(score.get("n", 0)),
+                    chance="–" if chance is None else f"{chance:.4g}",
+                )
+            )
+    return rows
+
+
+def _previews(run: Path) -> list[dict[str, Any]]:
+    listing = _json(run / "previews" / "previews.json").get("clips", [])
+    previews = []
+    for entry in listing:
+        path = run / "previews" / Path(str(entry.get("file", ""))).name
+        if path.is_file():
+            previews.append({**entry, "uri": _data_uri(path, "audio/ogg")})
+    return previews
