@@ -86,7 +86,8 @@ class Scene:
 
 def on_grid(wave: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float32]:
     """Round to 16 bits: differences in the last bits between machines vanish."""
-    return (np.clip(np.rint(wave * 32768.0), -32768, 32767) * (1.0 / 32768.0)).astype(np.float32)
+    steps = np.clip(np.rint(wave * 32768.0), -32768, 32767) + 0.0  # + 0.0: there is no -0 here
+    return (steps * (1.0 / 32768.0)).astype(np.float32)
 
 
 def level(wave: Array) -> Array:
