@@ -56,18 +56,27 @@ def unit_rows(x: Array, name: str = "embeddings") -> Array:
     return x / norms[:, None]
 
 
-def rank_me(x: Array) -> float:
-    """exp of the entropy of σ_i / Σσ, uncentred (Garrido et al. 2023); bounded by min(n, d)."""
-    return float(effective_rank(np.linalg.svd(np.asarray(x, np.float64), compute_uv=False)))
+def rank_me(x: Array, sigma: Array | None = None) -> float:
+    """exp of the entropy of σ_i / Σσ, uncentred (Garrido et al. 2023); bounded by min(n, d).
+
+    `sigma` spares the decomposition where the singular values are known.
+    """
+    return float(effective_rank(_singular_values(x) if sigma is None else sigma))
 
 
-def residual_energy(x: Array, ks: tuple[int, ...] = (1, 5, 10)) -> dict[int, float]:
+def residual_energy(
+    x: Array, ks: tuple[int, ...] = (1, 5, 10), sigma: Array | None = None
+) -> dict[int, float]:
     """1 − ρ_k: share of Σσ² beyond the first k singular values, uncentred."""
-    energy = np.linalg.svd(np.asarray(x, np.float64), compute_uv=False) ** 2
+    energy = (_singular_values(x) if sigma is None else sigma) ** 2
     total = energy.sum()
     if not total > 0:
         return dict.fromkeys(ks, math.nan)
     return {k: max(0.0, float(energy[k:].sum() / total)) for k in ks}
+
+
+def _singular_values(x: Array) -> Array:
+    return np.linalg.svd(np.asarray(x, np.float64), compute_uv=False)
 
 
 def mean_cosine(x: Array) -> float:
@@ -111,18 +120,24 @@ def alignment(x: Array, y: Array, alpha: float = 2.0) -> float:
     return float((np.linalg.norm(x - y, axis=1) ** alpha).mean())
 
 
-def pair_auc(audio: Array, text: Array) -> float:
-    """P(a matched pair is more similar than an unmatched one): 0.5 is chance, scale-free."""
+def pair_auc(audio: Array, text: Array, pairs: Array | None = None) -> float:
+    """P(a matched pair is more similar than an unmatched one): 0.5 is chance, scale-free.
+
+    `pairs` [p, 2] holds rows of audio and text that belong together; row i with row i by default.
+    """
     similarity = np.asarray(audio, np.float64) @ np.asarray(text, np.float64).T
-    n = len(similarity)
-    if similarity.shape != (n, n):
-        raise InputError(f"matched pairs need as many texts as audios, not {similarity.shape}")
-    if n < 2:
+    matched = np.zeros(similarity.shape, dtype=bool)
+    if pairs is None:
+        if len(audio) != len(text):
+            raise InputError(f"{len(audio)} audios and {len(text)} texts are not matched pairs")
+        np.fill_diagonal(matched, True)
+    else:
+        matched[pairs[:, 0], pairs[:, 1]] = True
+    right, others = similarity[matched], np.sort(similarity[~matched])
+    if len(right) == 0 or len(others) == 0:
         return math.nan
-    matched = np.diagonal(similarity)
-    others = np.sort(similarity[~np.eye(n, dtype=bool)])
-    below = np.searchsorted(others, matched, side="left")
-    upto = np.searchsorted(others, matched, side="right")
+    below = np.searchsorted(others, right, side="left")
+    upto = np.searchsorted(others, right, side="right")
     return float(((below + upto) / 2).mean() / len(others))
 
 
