@@ -23,6 +23,13 @@ COMMANDS: dict[str, str] = {
     "extract": "extract",
     "store": "store",
     "analyse": "analyse",
+    "evaluate": "evaluate",
+    "compa": "compa",
+    "probe": "probe",
+    "compare": "compare",
+    "fad": "fad",
+    "music": "music",
+    "mushra": "mushra",
     "bench": "bench",
     "train": "train",
 }

@@ -153,7 +153,6 @@ def clouds_of_run(path: Path) -> Clouds:
     groups = [
         group or name for group, name in zip(store.clips["group"], store.clips["id"], strict=True)
     ]
-    asked = store.manifest.get("asked", {})
     text: Array | None = None
     pairs = np.empty((0, 2), dtype=np.int64)
     if store.has_text:
@@ -176,7 +175,8 @@ def clouds_of_run(path: Path) -> Clouds:
             pairs = np.array(
                 [[i, number[label]] for i, label in enumerate(labels) if label in number]
             ).reshape(-1, 2)
-    model, data = asked.get("model", {}), asked.get("dataset", {})
+    model = store.manifest.get("model", {})
+    data = store.manifest.get("asked", {}).get("dataset", {})
     return make_clouds(
         audio, text, pairs=pairs, groups=groups,
         model=str(model.get("name", Path(path).name)), dataset=str(data.get("name", "run")),

@@ -1,0 +1,112 @@
+"""`residual-audio compa`: does each caption go with its own sound when the words are the same?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from residual_audio.cli import evaluation_inputs as inputs
+from residual_audio.cli import options
+from residual_audio.cli.output import print_json, print_table, progress
+
+
+def run(
+    model: options.Models = ["nano"],  # noqa: B006, typer copies it
+    dataset: inputs.Datasets = ["synthetic"],  # noqa: B006
+    root: inputs.Roots = None,
+    kind: Annotated[
+        str,
+        typer.Option("--kind", help="synthetic: order or attribute, or both as order,attribute."),
+    ] = "order,attribute",
+    items: Annotated[int, typer.Option("--items", min=1, help="synthetic: items to make.")] = 200,
+    limit: options.Limit = None,
+    data_option: options.DataOption = None,
+    long: options.Long = "first",
+    device: options.Device = "auto",
+    batch_size: options.BatchSize = 8,
+    seed: options.Seed = 0,
+    resamples: inputs.Resamples = 1000,
+    log_items: Annotated[
+        bool, typer.Option("--log-items", help="Also write every item, as parquet.")
+    ] = False,
+    no_cache: inputs.NoCache = False,
+    out: inputs.ResultsOut = Path("results"),
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """F, G and H of MODELS on compa-order, compa-attribute or synthetic pairs, beside chance.
+
+    F: every sound prefers its own caption. G: every caption prefers its own sound. H: both.
+    Chance is 1/4, 1/4 and 1/6. The one-sided variants look at the first caption and sound only.
+    """
+    from residual_audio.evaluation.compa import evaluate_compa
+    from residual_audio.evaluation.differences import paired_differences
+    from residual_audio.evaluation.result_files import result_to_dict, write_result
+
+    sets = []
+    own = [option.partition("=")[0].replace("-", "_") for option in data_option or []]
+    for name in dataset:
+        if name != "synthetic":
+            continue
+        for one in kind.split(",") if "kind" not in own else [""]:
+            given = list(data_option or [])
+            given += [f"kind={one.strip()}"] if one else []
+            if "n_clips" not in own:
+                sides = 3 if "triplets=true" in given else 2
+                given.append(f"n_clips={sides * items}")
+            sets += inputs.load_datasets(["synthetic"], None, given, None, limit)
+    real = [name for name in dataset if name != "synthetic"]
+    if real:
+        sets += inputs.load_datasets(real, root, data_option, None, limit)
+    results, paths = [], []
+    for loaded in inputs.load_models(model, device):
+        for data, split in sets:
+            with progress(f"{loaded.name} on {data.name}", len(data.clips), quiet or json) as bar:
+                found = evaluate_compa(
+                    loaded,
+                    data,
+                    split=split,
+                    long=long,
+                    batch_size=batch_size,
+                    cache=not no_cache,
+                    seed=seed,
+                    n_resamples=resamples,
+                    advance=bar,
+                )
+            results.append(found)
+            paths.append(write_result(found, out, items=log_items))
+    differences = paired_differences(results, seed=seed)
+    if json:
+        print_json(
+            {
+                "results": [result_to_dict(found, items=False) for found in results],
+                "differences": differences,
+                "files": [str(path) for path in paths],
+            }
+        )
+    else:
+        from residual_audio.cli.evaluate import print_differences
+
+        inputs.print_scores(results)
+        print_table(
+            ["model", "data", "fail by text", "by audio", "by alignment", "text sep.", "audio sep.",
+             "alignment"],
+            [
+                [
+                    found.model,
+                    f"{found.dataset} ({found.split})",
+                    *(f"{failures['share'][side]:.0%}" for side in ("text", "audio", "alignment")),
+                    *(
+                        inputs.shown(failures[f"median_{name}"])
+                        for name in ("text_separation", "audio_separation", "alignment")
+                    ),
+                ]
+                for found in results
+                for failures in [found.details["failures"]]
+            ],
+            "Why items fail; medians of the distance within a pair (1 = that between items)",
+        )  # fmt: skip
+        print_differences(differences)
+    inputs.finish(results, paths, json, quiet)

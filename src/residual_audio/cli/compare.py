@@ -1,0 +1,92 @@
+"""`residual-audio compare`: one card a model, where it fails and by which numbers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from residual_audio.cli import evaluation_inputs as inputs
+from residual_audio.cli import options
+from residual_audio.cli.output import print_json, print_table, progress
+
+
+def run(
+    models: Annotated[list[str], typer.Argument(help="Models to compare.")],
+    dataset: options.Dataset = "synthetic",
+    root: options.Root = None,
+    prompts: Annotated[
+        list[str] | None, typer.Option("--prompts", help="Prompts where the text is classes.")
+    ] = None,
+    fold: inputs.Folds = None,
+    limit: options.Limit = None,
+    data_option: options.DataOption = None,
+    long: options.Long = "first",
+    device: options.Device = "auto",
+    batch_size: options.BatchSize = 8,
+    seed: options.Seed = 0,
+    no_cache: inputs.NoCache = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="JSON file for the cards.")
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Text anisotropy, alignment or audio collapse? By rule, from scale-free numbers."""
+    from residual_audio.evaluation.clouds import clouds_of_model
+    from residual_audio.evaluation.compare import compare
+    from residual_audio.evaluation.prompts import find_prompts
+    from residual_audio.evaluation.result_files import write_json
+    from residual_audio.provenance import collect, without_machine_paths
+
+    ((data, split),) = inputs.load_datasets(
+        [dataset], [root] if root else None, data_option, fold, limit
+    )
+    chosen = find_prompts(prompts or ["dataset"], data.template)
+    clouds = []
+    for loaded in inputs.load_models(models, device):
+        with progress(f"{loaded.name} on {data.name}", len(data.clips), quiet or json) as bar:
+            clouds.append(
+                clouds_of_model(
+                    loaded,
+                    data,
+                    chosen,
+                    split=split,
+                    long=long,
+                    batch_size=batch_size,
+                    cache=not no_cache,
+                    advance=bar,
+                )
+            )
+    cards = compare(clouds, seed=seed)
+    document = {
+        "dataset": data.name,
+        "split": split,
+        "cards": [
+            asdict(card)
+            | {
+                "model": without_machine_paths(card.model),
+                "verdict": card.verdict,
+                "findings": [{"what": what, "why": why} for what, why in card.findings],
+            }
+            for card in cards
+        ],
+        "provenance": collect(
+            dataset=data, seed=seed, models=[c.provenance.get("model") for c in clouds]
+        ),
+    }
+    if out is not None:
+        write_json(out, document)
+    if json:
+        print_json(document)
+        return
+    for card in cards:
+        print_table(
+            ["number", "value"],
+            [[name, inputs.shown(value)] for name, value in card.numbers.items()],
+            f"{without_machine_paths(card.model)} on {card.dataset}: {card.verdict}",
+        )
+        for what, why in card.findings:
+            typer.echo(f"  {what}: {why}")

@@ -1,0 +1,110 @@
+"""`residual-audio evaluate`: zero-shot and retrieval scores of several models on several sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from residual_audio.cli import evaluation_inputs as inputs
+from residual_audio.cli import options
+from residual_audio.cli.output import print_json, print_table, progress
+
+
+def run(
+    task: Annotated[
+        Literal["zero-shot", "retrieval"], typer.Option("--task", "-t", help="What to measure.")
+    ] = "zero-shot",
+    model: options.Models = ["nano"],  # noqa: B006, typer copies it
+    dataset: inputs.Datasets = ["synthetic"],  # noqa: B006
+    root: inputs.Roots = None,
+    prompts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--prompts",
+            help="dataset, plain, sound, ensemble … or a template with {}; repeat for an ensemble.",
+        ),
+    ] = None,
+    fold: inputs.Folds = None,
+    limit: options.Limit = None,
+    data_option: options.DataOption = None,
+    long: options.Long = "first",
+    device: options.Device = "auto",
+    batch_size: options.BatchSize = 8,
+    seed: options.Seed = 0,
+    resamples: inputs.Resamples = 1000,
+    log_items: Annotated[
+        bool, typer.Option("--log-items", help="Also write every item, as parquet.")
+    ] = False,
+    no_cache: inputs.NoCache = False,
+    out: inputs.ResultsOut = Path("results"),
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Score MODELS on DATASETS: one table, one result file each, with intervals and chance.
+
+    Zero-shot: top-1, top-5, macro-F1, mAP, calibration. Retrieval: R@1/5/10, mAP@10 and median
+    rank in both directions. Intervals resample groups of recordings, not clips.
+    """
+    from residual_audio.evaluation.differences import paired_differences
+    from residual_audio.evaluation.prompts import find_prompts
+    from residual_audio.evaluation.result_files import result_to_dict, write_result
+    from residual_audio.evaluation.retrieval import evaluate_retrieval
+    from residual_audio.evaluation.zero_shot import evaluate_zero_shot
+
+    sets = inputs.load_datasets(dataset, root, data_option, fold, limit)
+    results, paths = [], []
+    for loaded in inputs.load_models(model, device):
+        for data, split in sets:
+            with progress(f"{loaded.name} on {data.name}", len(data.clips), quiet or json) as bar:
+                common: dict[str, Any] = {
+                    "split": split,
+                    "long": long,
+                    "batch_size": batch_size,
+                    "cache": not no_cache,
+                    "seed": seed,
+                    "n_resamples": resamples,
+                    "advance": bar,
+                }
+                if task == "zero-shot":
+                    chosen = find_prompts(prompts or ["dataset"], data.template)
+                    found = evaluate_zero_shot(loaded, data, chosen, **common)
+                else:
+                    found = evaluate_retrieval(loaded, data, **common)
+            results.append(found)
+            paths.append(write_result(found, out, items=log_items))
+    differences = paired_differences(results, seed=seed)
+    if json:
+        print_json(
+            {
+                "results": [result_to_dict(found, items=False) for found in results],
+                "differences": differences,
+                "files": [str(path) for path in paths],
+            }
+        )
+    else:
+        inputs.print_scores(results)
+        print_differences(differences)
+    inputs.finish(results, paths, json, quiet)
+
+
+def print_differences(differences: list[dict[str, Any]]) -> None:
+    """Paired, against the first model; nothing with one model."""
+    if not differences:
+        return
+    print_table(
+        ["model", "against", "data", "score", "difference", "p"],
+        [
+            [
+                row["model"],
+                row["against"],
+                row["dataset"],
+                row["score"],
+                inputs.shown(row["value"], row["low"], row["high"]),
+                f"{row['p']:.3f}",
+            ]
+            for row in differences
+        ],
+        "Paired differences, 95% intervals by group",
+    )

@@ -1,0 +1,222 @@
+"""`residual-audio music`: symbolic descriptors, CLAP score, and all measures in one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from residual_audio.cli import evaluation_inputs as inputs
+from residual_audio.cli import options
+from residual_audio.cli.default_group import DefaultGroup
+from residual_audio.cli.output import print_json, print_table, progress
+
+
+class _MusicGroup(DefaultGroup):
+    default = "symbolic"
+
+
+app = typer.Typer(
+    cls=_MusicGroup,
+    no_args_is_help=True,
+    help="Generated music: `music REF GEN` (MIDI folders), `music clap-score`, `music report`.",
+)
+
+
+@app.command("symbolic")
+def symbolic(
+    reference: Annotated[Path, typer.Argument(help="Folder of MIDI files to compare with.")],
+    generated: Annotated[Path, typer.Argument(help="Folder of generated MIDI files.")],
+    smoothing: Annotated[
+        float, typer.Option("--smoothing", min=0, help="Added to each bin before a KL divergence.")
+    ] = 1e-3,
+    segment_beats: Annotated[
+        float, typer.Option("--segment-beats", min=0.25, help="Length of a segment (structure).")
+    ] = 4.0,
+    seed: options.Seed = 0,
+    resamples: inputs.Resamples = 1000,
+    log_items: Annotated[
+        bool, typer.Option("--log-items", help="Also write every file's descriptors, as parquet.")
+    ] = False,
+    out: inputs.ResultsOut = Path("results"),
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Pitch, rhythm, tonality and structure of GENERATED against REFERENCE, with intervals."""
+    from residual_audio.evaluation import symbolic as pieces
+    from residual_audio.evaluation.result_files import result_to_dict, write_result
+
+    left, right = pieces.read_folder(reference), pieces.read_folder(generated)
+    found = pieces.compare_pieces(
+        left,
+        right,
+        smoothing=smoothing,
+        segment_beats=segment_beats,
+        seed=seed,
+        n_resamples=resamples,
+    )
+    path = write_result(found, out, items=log_items)
+    if json:
+        print_json(result_to_dict(found, items=False))
+    else:
+        of = {score.name: score for score in found.scores}
+        print_table(
+            ["between the folders", "value"],
+            [
+                [name, inputs.shown(s.value, s.low, s.high)]
+                for name, s in of.items()
+                if not name.endswith("_difference")
+            ],
+        )
+        rows = []
+        for row in found.details["descriptors"]:
+            difference = of[f"{row['descriptor']}_difference"]
+            sides = [row["reference"], row["generated"]]
+            rows.append(
+                [
+                    row["descriptor"],
+                    *(inputs.shown(s["mean"], s["low"], s["high"]) for s in sides),
+                    inputs.shown(difference.value, difference.low, difference.high),
+                ]
+            )
+        print_table(["descriptor", "reference", "generated", "difference"], rows)
+    inputs.finish([found], [path], json, quiet)
+
+
+@app.command("clap-score")
+def clap_score(
+    folder: Annotated[Path, typer.Argument(help="Folder of generated audio.")],
+    prompts: Annotated[
+        Path | None,
+        typer.Option("--prompts", help="CSV, JSON or JSONL of file and prompt; else .txt files."),
+    ] = None,
+    model: options.Model = "nano",
+    device: options.Device = "auto",
+    batch_size: options.BatchSize = 8,
+    seed: options.Seed = 0,
+    no_cache: inputs.NoCache = False,
+    log_items: Annotated[
+        bool, typer.Option("--log-items", help="Also write the score of every file, as parquet.")
+    ] = False,
+    out: inputs.ResultsOut = Path("results"),
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Cosine of every prompt with its generated file, beside that of wrong prompts."""
+    from residual_audio.evaluation import clap_score as scores
+    from residual_audio.evaluation.result_files import result_to_dict, write_result
+    from residual_audio.models.registry import load_model
+
+    items = scores.read_prompts(prompts or folder, folder)
+    loaded = load_model(model, device)
+    with progress("embedding", len(items), quiet or json) as bar:
+        found = scores.clap_score(
+            loaded,
+            items,
+            name=folder.name,
+            root=folder,
+            batch_size=batch_size,
+            cache=not no_cache,
+            seed=seed,
+            advance=bar,
+        )
+    path = write_result(found, out, items=log_items)
+    if json:
+        print_json(result_to_dict(found, items=False))
+    else:
+        inputs.print_scores([found])
+    inputs.finish([found], [path], json, quiet)
+
+
+@app.command("report")
+def report(
+    study: Annotated[Path, typer.Argument(help="JSON that names reference, systems and ratings.")],
+    model: options.Model = "nano",
+    scale: Annotated[
+        str | None, typer.Option("--scale", help="Ends of the rating scale, e.g. 0,100.")
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option("--reference", help="Stimulus that is the hidden reference.")
+    ] = None,
+    device: options.Device = "auto",
+    batch_size: options.BatchSize = 8,
+    seed: options.Seed = 0,
+    no_cache: inputs.NoCache = False,
+    out: inputs.ResultsOut = Path("results"),
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Distribution, CLAP, symbolic and listening measures of the same systems in one table."""
+    from residual_audio.cli.mushra import parse_scale
+    from residual_audio.evaluation import music_report
+    from residual_audio.evaluation.result_files import json_ready, slug, write_json, write_result
+
+    asked = music_report.read_study_file(study)
+    loaded = None
+    if asked.needs_model:
+        from residual_audio.models.registry import load_model
+
+        loaded = load_model(model, device)
+    with progress("embedding", None, quiet or json) as bar:
+        found = music_report.run_study(
+            asked,
+            loaded,
+            scale=parse_scale(scale),
+            reference_stimulus=reference,
+            batch_size=batch_size,
+            cache=not no_cache,
+            seed=seed,
+            advance=bar,
+        )
+    for result in found.results:
+        write_result(result, out)
+    document = {
+        "systems": list(found.systems),
+        "measures": {
+            measure: {
+                system: {"value": s.value, "low": s.low, "high": s.high, "n": s.n}
+                for system, s in row.items()
+            }
+            for measure, row in found.measures.items()
+        },
+        "correlations": list(found.correlations),
+        "warnings": list(found.warnings),
+    }
+    path = out / f"music-report_{slug(study.stem)}.json"
+    write_json(path, document)
+    if json:
+        print_json(json_ready(document))
+    else:
+        shown = [n for n in (*music_report.COLUMNS, "listeners") if n in found.measures]
+        print_table(
+            ["system", *shown],
+            [
+                [
+                    system,
+                    *(
+                        inputs.shown(s.value, s.low, s.high)
+                        if (s := found.measures[name].get(system))
+                        else "–"
+                        for name in shown
+                    ),
+                ]
+                for system in found.systems
+            ],
+        )
+        if found.correlations:
+            print_table(
+                ["measure", "agreement with listeners (Spearman)", "p perm.", "systems"],
+                [
+                    [
+                        row["measure"],
+                        inputs.shown(row["agreement"]),
+                        inputs.shown(row["p_permutation"]),
+                        row["n_systems"],
+                    ]
+                    for row in found.correlations
+                ],
+            )
+        for warning in found.warnings:
+            typer.echo(f"note: {warning}", err=True)
+    inputs.finish(found.results, [path], json, quiet)

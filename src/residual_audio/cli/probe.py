@@ -1,0 +1,231 @@
+"""`residual-audio probe`: geometry of the joint space, and whether it goes with scores."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from residual_audio.cli import evaluation_inputs as inputs
+from residual_audio.cli import options
+from residual_audio.cli.default_group import DefaultGroup
+from residual_audio.cli.output import print_json, print_table, progress
+
+
+class _ProbeGroup(DefaultGroup):
+    default = "measure"
+
+
+app = typer.Typer(
+    cls=_ProbeGroup,
+    no_args_is_help=True,
+    help="Geometry of the joint space: `probe RUN|FILE…`, `probe --model M --dataset D`, "
+    "`probe study`.",
+)
+
+
+@app.command("measure")
+def measure(
+    sources: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Run folders, or .npz/.safetensors/.npy files with audio and text."),
+    ] = None,
+    text: Annotated[
+        list[Path] | None,
+        typer.Option("--text", help="File of the text side, one for each file of the audio side."),
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", "-m", help="Embed with this model; repeatable.")
+    ] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option("--dataset", "-d", help="Data set to embed; repeatable.")
+    ] = None,
+    root: inputs.Roots = None,
+    prompts: Annotated[
+        list[str] | None, typer.Option("--prompts", help="Prompts where the text is classes.")
+    ] = None,
+    fold: inputs.Folds = None,
+    limit: options.Limit = None,
+    data_option: options.DataOption = None,
+    n: Annotated[
+        int | None, typer.Option("--n", min=2, help="Rows a side; default: those of the smallest.")
+    ] = None,
+    halves: Annotated[
+        int, typer.Option("--halves", min=0, help="Half-samples behind each interval.")
+    ] = 50,
+    long: options.Long = "first",
+    device: options.Device = "auto",
+    batch_size: options.BatchSize = 8,
+    seed: options.Seed = 0,
+    no_cache: inputs.NoCache = False,
+    out: inputs.ResultsOut = Path("results"),
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Probe SOURCES, or MODELS on DATASETS, all at the same number of rows.
+
+    RankMe, effective rank, TwoNN, MLE, residual energy, modality gap, uniformity, alignment,
+    hubness; intervals from half-samples of the groups.
+    """
+    from residual_audio.errors import InputError
+    from residual_audio.evaluation.clouds import clouds_of_files, clouds_of_model, clouds_of_run
+    from residual_audio.evaluation.probes import probe_matched
+    from residual_audio.evaluation.prompts import find_prompts
+    from residual_audio.evaluation.result_files import result_to_dict, write_result
+
+    files = list(sources or [])
+    if text and len(text) != len(files):
+        raise InputError(f"{len(files)} audio files and {len(text)} --text files do not pair up")
+    clouds: list[Any] = []
+    for i, source in enumerate(files):
+        if source.is_dir():
+            clouds.append(clouds_of_run(source))
+        else:
+            clouds.append(clouds_of_files(source, text[i] if text else None))
+    if model or dataset:
+        sets = inputs.load_datasets(dataset or ["synthetic"], root, data_option, fold, limit)
+        for loaded in inputs.load_models(model or ["nano"], device):
+            for data, split in sets:
+                chosen = find_prompts(prompts or ["dataset"], data.template)
+                label = f"{loaded.name} on {data.name}"
+                with progress(label, len(data.clips), quiet or json) as bar:
+                    clouds.append(
+                        clouds_of_model(
+                            loaded,
+                            data,
+                            chosen,
+                            split=split,
+                            long=long,
+                            batch_size=batch_size,
+                            cache=not no_cache,
+                            advance=bar,
+                        )
+                    )
+    if not clouds:
+        raise InputError("nothing to probe: give a run, files of embeddings, or --model/--dataset")
+    with progress("half-samples", halves * len(clouds), quiet or json) as bar:
+        results = probe_matched(clouds, n=n, n_halves=halves, seed=seed, advance=bar)
+    paths = [write_result(found, out) for found in results]
+    if json:
+        print_json(
+            {
+                "results": [result_to_dict(found, items=False) for found in results],
+                "files": [str(path) for path in paths],
+            }
+        )
+        return
+    _print_probes(results)
+    if not quiet:
+        typer.echo(f"written: {', '.join(str(path) for path in paths)}")
+
+
+def _print_probes(results: list[Any]) -> None:
+    names = list(dict.fromkeys(score.name for found in results for score in found.scores))
+    scores = [{score.name: score for score in found.scores} for found in results]
+    rows = [
+        [
+            name,
+            *(
+                inputs.shown(s.value, s.low, s.high) if (s := of.get(name)) else "–"
+                for of in scores
+            ),
+        ]
+        for name in names
+    ]
+    heads = [f"{found.model} · {found.dataset}" for found in results]
+    first = results[0].details
+    print_table(
+        ["probe", *heads],
+        rows,
+        f"{first['n_audio']} audio and {first['n_text']} text rows each",
+    )
+    for found in results:
+        for name, reason in found.details["reasons"].items():
+            typer.echo(f"{found.model}: {name}: {reason}", err=True)
+
+
+@app.command("study")
+def study(
+    sources: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Result files or folders with results of probe and of scores."),
+    ] = None,
+    from_table: Annotated[
+        Path | None,
+        typer.Option("--from-table", help="CSV or JSON, one row a (model, benchmark) cell."),
+    ] = None,
+    score: Annotated[
+        list[str] | None, typer.Option("--score", help="Only this score; may be repeated.")
+    ] = None,
+    probe: Annotated[
+        list[str] | None, typer.Option("--probe", help="Only this probe; may be repeated.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for the table and scatter plots.")
+    ] = None,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Correlate every probe with every score over (model × benchmark) cells."""
+    from dataclasses import replace
+
+    from residual_audio.errors import InputError
+    from residual_audio.evaluation import plots, result_files
+    from residual_audio.evaluation import study as studies
+
+    if (from_table is None) == (not sources):
+        raise InputError("give either result files and folders, or --from-table FILE")
+    if from_table is not None:
+        cells = studies.read_cells(from_table, scores=score, probes=probe)
+    else:
+        cells = studies.cells_of_results(result_files.read_results(sources or []))
+        for name in probe or []:
+            if name not in cells.probes:
+                raise InputError(f"no probe '{name}'; there are: {', '.join(cells.probes)}")
+        if probe:
+            cells = replace(cells, probes={name: cells.probes[name] for name in probe})
+    found = studies.correlate(cells, scores=score, seed=seed)
+    document = {
+        "n_cells": found.n_cells,
+        "cells": [
+            {"model": m, "benchmark": b}
+            for m, b in zip(cells.models, cells.benchmarks, strict=True)
+        ],
+        "correlations": [asdict(row) for row in found.rows],
+        "warnings": list(found.warnings),
+    }
+    if out is not None:
+        result_files.write_json(out / "study.json", document)
+        for name in dict.fromkeys(row.score for row in found.rows):
+            figure = plots.scatter(cells, found, name)
+            plots.save(figure, out / f"study_{result_files.slug(name)}.png")
+    if json:
+        print_json(document)
+        return
+    for name in dict.fromkeys(row.score for row in found.rows):
+        print_table(
+            ["probe", "Spearman", "p", "p perm.", "Pearson", "p", "within", "p within", "n"],
+            [
+                [
+                    row.probe,
+                    f"{row.spearman:+.2f}",
+                    f"{row.p_spearman:.3f}",
+                    f"{row.p_spearman_permutation:.3f}",
+                    f"{row.pearson:+.2f}",
+                    f"{row.p_pearson:.3f}",
+                    inputs.shown(row.pearson_within),
+                    inputs.shown(row.p_within),
+                    row.n,
+                ]
+                for row in found.rows
+                if row.score == name
+            ],
+            f"{name} over {found.n_cells} cells",
+        )
+    for warning in found.warnings:
+        typer.echo(f"note: {warning}", err=True)
+    if out is not None and not quiet:
+        typer.echo(f"written: {out}")
