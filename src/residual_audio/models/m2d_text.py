@@ -67,9 +67,11 @@ def load_text(
         tensors, _ = read_folder_weights(found)
         tensors = below(tensors, "bert.") or tensors
     head = _head(text_proj, int(config["hidden_size"]), where)
-    vocabulary = any((source / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
+    # vocab.txt alone does beside BERT's own config.json.
+    files = ("tokenizer.json",) if source == folder else ("tokenizer.json", "vocab.txt")
+    here = any((source / name).is_file() for name in files)
     tokenizer = TokenizerSpec(
-        str(source) if vocabulary else repository, max_length=512, padding="longest"
+        str(source) if here else repository, max_length=512, padding="longest"
     )
     text = TransformersText("bert-no-pooler", config, pool, head, tokenizer)
     load_strict(text.backbone, tensors, place, ignore=("position_ids", "pooler.", "cls."))
