@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from residual_audio.cli import bench_encode
+from residual_audio.cli import bench_analyse, bench_encode
 
 app = typer.Typer(help="Measure speed against the peer, in one run.", no_args_is_help=True)
 app.command("encode")(bench_encode.run)
+app.command("analyse")(bench_analyse.run)
+app.command("analyze", hidden=True)(bench_analyse.run)

@@ -70,7 +70,7 @@ def two_nn(
     linear: slope through the origin of −log(1 − F(μ)) against log μ.
     mle: (m − 1) / (Σ_{i≤m} log μ_i + (n − m) log μ_m), unbiased, the largest n − m ratios censored.
     discard: share of the largest ratios left out (0.1 is what published tables were made with).
-    The standard error is a delete-group jackknife over 20 groups of clips.
+    The standard error is d/√(m − 2) for mle, a delete-group jackknife over clips for linear.
     """
     if method not in ("linear", "mle"):
         raise InputError(f"method '{method}' is not one of: linear, mle")
@@ -78,13 +78,28 @@ def two_nn(
         raise InputError(f"discard {discard} is not in [0, 1)")
     reasons = refusals(distances, 2)
     log_mu = _log_ratio(distances, 1, 2, reasons)
-    value = _two_nn(log_mu, method, discard)
-    groups = np.random.default_rng(0).permutation(log_mu.shape[1]) % 20
-    partial = np.stack(
-        [_two_nn(np.where(groups == g, np.nan, log_mu), method, discard) for g in range(20)]
-    )
-    error = np.sqrt(19 / 20 * ((partial - partial.mean(0)) ** 2).sum(0))
+    value = _two_nn(np.sort(log_mu, axis=1), method, discard)
+    if method == "mle":
+        kept = (distances.n * (1 - discard)).astype(np.int64)
+        error = value / np.sqrt(np.maximum(kept - 2, 1))
+    else:
+        error = _jackknife(log_mu, method, discard)
     return Estimate(value, error, distances.n, reasons)
+
+
+def _jackknife(log_mu: Array, method: str, discard: float, n_groups: int = 20) -> Array:
+    """Delete-group jackknife over clips. Sorted once: leaving clips out keeps the order."""
+    order = np.argsort(log_mu, axis=1)
+    ordered = np.take_along_axis(log_mu, order, axis=1)
+    groups = (np.random.default_rng(0).permutation(log_mu.shape[1]) % n_groups)[order]
+    partial = np.empty((n_groups, len(log_mu)))
+    for g in range(n_groups):
+        keep = groups != g
+        size = int(keep[0].sum())  # the same in every head: groups are of clips
+        partial[g] = _two_nn(ordered[keep].reshape(len(log_mu), size), method, discard)
+    with np.errstate(invalid="ignore"):
+        spread = ((partial - partial.mean(axis=0)) ** 2).sum(axis=0)
+    return np.sqrt((n_groups - 1) / n_groups * spread)
 
 
 def _log_ratio(distances: Distances, low: int, high: int, reasons: tuple[str, ...]) -> Array:
@@ -100,11 +115,11 @@ def _log_ratio(distances: Distances, low: int, high: int, reasons: tuple[str, ..
 def two_nn_of_ratios(log_mu: Array, method: str = "linear", discard: float = 0.1) -> Array:
     """TwoNN of given log μ [..., clip] (NaN = not there): what a bootstrap over clips needs."""
     flat = np.asarray(log_mu, dtype=np.float64).reshape(-1, np.shape(log_mu)[-1])
-    return _two_nn(flat, method, discard).reshape(np.shape(log_mu)[:-1])
+    return _two_nn(np.sort(flat, axis=1), method, discard).reshape(np.shape(log_mu)[:-1])
 
 
-def _two_nn(log_mu: Array, method: str, discard: float) -> Array:
-    x = np.sort(log_mu, axis=1)  # NaN last
+def _two_nn(x: Array, method: str, discard: float) -> Array:
+    """TwoNN of rows of log μ in rising order, NaN last."""
     n = (~np.isnan(x)).sum(axis=1)
     kept = (n * (1 - discard)).astype(np.int64)
     place = np.arange(x.shape[1])
@@ -149,21 +164,24 @@ def mle(
     harmonic: 1 / mean(1 / d_i), the likelihood of all clips together (MacKay & Ghahramani 2005);
     arithmetic: mean(d_i), as first published. The error treats clips as independent.
     """
+    k = distances.k if k is None else k
+    value, error, n = combine_local(local_dimension(distances, k), combine)
+    return Estimate(value, error, n, refusals(distances, k))
+
+
+def combine_local(local: Array, combine: str = "harmonic") -> tuple[Array, Array, Array]:
+    """Value, standard error and count of clips from local dimensions [head, clip]."""
     if combine not in ("harmonic", "arithmetic"):
         raise InputError(f"combine '{combine}' is not one of: harmonic, arithmetic")
-    k = distances.k if k is None else k
-    reasons = refusals(distances, k)
-    local = local_dimension(distances, k)
     n = (~np.isnan(local)).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         if combine == "harmonic":
-            inverse = _nan_mean(1 / local)
-            value = 1 / inverse
+            value = 1 / _nan_mean(1 / local)
             error = value**2 * np.sqrt(_nan_variance(1 / local) / n)
         else:
             value = _nan_mean(local)
             error = np.sqrt(_nan_variance(local) / n)
-    return Estimate(value, error, n, reasons)
+    return value, error, n
 
 
 def _nan_mean(x: Array) -> Array:

@@ -1,0 +1,123 @@
+"""The dimension battery: every linear and nonlinear estimate of many units from one pass.
+
+A unit is a cloud [clip, d]: a head, a block's stream, an MLP's output, the joint embedding. Spectra
+come from the d × d covariance, everything nonlinear from one exact neighbour search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from residual_audio.analysis.cores import on_cores
+from residual_audio.metrics.dimension import (
+    combine_local,
+    gride,
+    local_dimension,
+    refusals,
+    two_nn,
+)
+from residual_audio.metrics.neighbours import Distances, neighbour_distances
+from residual_audio.metrics.spectra import eigenspectrum, linear_metrics
+from residual_audio.metrics.validate import Array, as_heads, check_finite
+
+N_NEIGHBOURS = 20
+MAX_SEARCHED = 20_000
+"""Clips beyond which neighbours are searched in a random sample: the search grows as n²."""
+
+
+@dataclass(frozen=True)
+class Battery:
+    """What was measured on a batch of units."""
+
+    columns: dict[str, Array]
+    """Column of a unit table → [unit]."""
+    spectra: Array
+    """[unit, d], eigenvalues, falling."""
+    log_ratio: Array
+    """[unit, clip], log(r₂/r₁): what a bootstrap over clips needs; NaN for dropped clips."""
+    sampled: Array | None = None
+    """Clips the neighbours were searched in, where there were too many for all."""
+
+
+def measure(
+    x: Array,
+    *,
+    transform: Array | None = None,
+    k: int = N_NEIGHBOURS,
+    levels: tuple[float, ...] = (0.90, 0.95, 0.99),
+    units: Sequence[Any] | None = None,
+    clips: Sequence[Any] | None = None,
+    nonlinear: bool = True,
+    seed: int = 0,
+    advance: Callable[[int], None] = lambda n: None,
+) -> Battery:
+    """Measure units [unit, clip, d], on all cores.
+
+    transform [unit, d, m]: the isometry of a projection, to measure what comes after it.
+    k: neighbours of the MLE estimate; fewer where there are fewer clips.
+    """
+    x = as_heads(x)
+    check_finite(x, units, clips)
+    sampled = None
+    if nonlinear and x.shape[1] > MAX_SEARCHED:
+        rng = np.random.default_rng(seed)
+        sampled = np.sort(rng.choice(x.shape[1], MAX_SEARCHED, replace=False))
+
+    def some(rows: slice) -> tuple[dict[str, Array], Array, Array]:
+        cloud = x[rows]
+        root = None if transform is None else transform[rows]
+        spectra = eigenspectrum(cloud if root is None else cloud.astype(np.float64) @ root)
+        columns = {"n_clips": np.full(len(cloud), x.shape[1])} | linear_metrics(spectra, levels)
+        log_ratio = np.full(cloud.shape[:2], np.nan)
+        if nonlinear:
+            searched = slice(None) if sampled is None else sampled
+            found, ratio = nonlinear_columns(
+                neighbour_distances(cloud[:, searched], k, transform=root)
+            )
+            columns |= found
+            log_ratio[:, searched] = ratio
+        advance(len(cloud))
+        return columns, spectra, log_ratio
+
+    jobs = [slice(start, start + 4) for start in range(0, len(x), 4)]
+    parts = on_cores(some, jobs)
+    return Battery(
+        {name: np.concatenate([part[0][name] for part in parts]) for name in parts[0][0]},
+        np.concatenate([part[1] for part in parts]),
+        np.concatenate([part[2] for part in parts]),
+        sampled,
+    )
+
+
+def nonlinear_columns(distances: Distances) -> tuple[dict[str, Array], Array]:
+    """TwoNN, MLE and GRIDE with their errors, local spread, and reasons; and log(r₂/r₁)."""
+    linear, likelihood = two_nn(distances), two_nn(distances, "mle", 0.0)
+    local = local_dimension(distances)
+    wide, wide_error, _ = combine_local(local)
+    with np.errstate(invalid="ignore"):
+        spread = np.array([np.nanstd(row) if np.isfinite(row).any() else np.nan for row in local])
+    columns: dict[str, Array] = {
+        "twonn": linear.value,
+        "twonn_se": linear.error,
+        "twonn_mle": likelihood.value,
+        "twonn_mle_se": likelihood.error,
+        "mle": wide,
+        "mle_se": wide_error,
+        "mle_arithmetic": combine_local(local, "arithmetic")[0],
+        "local_std": spread,
+        "duplicates": distances.duplicates,
+    }
+    order = 1
+    while 2 * order <= distances.k:
+        scale = gride(distances, order)
+        columns[f"gride_{order}"], columns[f"gride_{order}_se"] = scale.value, scale.error
+        order *= 2
+    columns["reason"] = np.array(refusals(distances, distances.k), dtype=object)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log(distances.values[..., 1] / distances.values[..., 0])
+    ratio[np.isnan(linear.value)] = np.nan
+    return columns, ratio

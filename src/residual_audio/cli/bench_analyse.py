@@ -1,0 +1,195 @@
+"""`residual-audio bench analyse`: the dimension battery against scikit-learn + scikit-dimension."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from residual_audio.cli import options
+from residual_audio.cli.output import print_json, print_table
+from residual_audio.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from residual_audio.metrics.validate import Array
+
+# the tiny HTS-AT: (heads in all, width of the stream) of each stage, d_head everywhere
+STAGES = ((8, 96), (16, 192), (96, 384), (64, 768))
+D_HEAD = 24
+
+
+def run(
+    n_clips: Annotated[int, typer.Option("--clips", min=50, help="Clips a head.")] = 2000,
+    peer_heads: Annotated[
+        int, typer.Option("--peer-heads", min=1, help="Heads of each stage the peer is timed on.")
+    ] = 3,
+    growth: Annotated[
+        bool, typer.Option("--growth/--no-growth", help="Also 1,000 to 20,000 clips.")
+    ] = True,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+) -> None:
+    """184 heads, raw and projected: all of our estimates against PCA + TwoNN + MLE per head.
+
+    The peer is timed on a few heads of each stage and scaled to all of them.
+    """
+    found = compare(n_clips, peer_heads, seed)
+    if growth:
+        found["growth"] = grow((1000, 2000, 5000, 10_000, 20_000), seed)
+    if json:
+        print_json(found)
+        return
+    what = f"{found['n_heads']} heads × {n_clips} clips, raw + projected"
+    rows = [
+        [f"ours, {what}, {found['cores']} cores", _s(found["ours_s"])],
+        [f"peer, scaled from {found['peer_heads']} heads", _s(found["peer_s"])],
+        ["ratio", f"{found['ratio']:.1f}"],
+        ["largest relative difference of an estimate", f"{found['largest_difference']:.1e}"],
+    ]
+    print_table(["", "seconds"], rows)
+    if growth:
+        print_table(
+            ["clips", "seconds", "peak MB", "of it input"],
+            [
+                [f"{r['n_clips']:,}", *(_s(r[k]) for k in ("seconds", "peak_mb", "input_mb"))]
+                for r in found["growth"]
+            ],
+            title="184 heads, raw + projected (seconds scaled from 4 heads)",
+        )
+
+
+def _s(seconds: float) -> str:
+    return f"{seconds:.2f}"
+
+
+def clouds(n_heads: int, n_clips: int, seed: int) -> Array:
+    """Heads like real ones: classes, a falling spectrum, a bend, a common offset; float32."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    out = np.empty((n_heads, n_clips, D_HEAD), dtype=np.float32)
+    label = rng.integers(0, 50, n_clips)
+    for h in range(n_heads):
+        hidden = rng.normal(size=(n_clips, 10)) + rng.normal(size=(50, 10))[label]
+        bent = np.concatenate([hidden, np.sin(hidden), 0.1 * hidden[:, :4] ** 2], axis=1)
+        mix = rng.normal(size=(D_HEAD, D_HEAD)) * np.exp(-np.arange(D_HEAD) / 8)
+        out[h] = bent @ mix + 0.05 * rng.normal(size=(n_clips, D_HEAD)) + rng.normal(size=D_HEAD)
+    return out
+
+
+def projections(seed: int) -> list[Array]:
+    """Rows of W_O of each head, by stage: [head, d_head, width]."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=(n, D_HEAD, width)) / width**0.5 for n, width in STAGES]
+
+
+def compare(n_clips: int, peer_heads: int, seed: int) -> dict[str, Any]:
+    """Wall time of both on the same data in this process."""
+    import numpy as np
+
+    from residual_audio.analysis.battery import measure
+    from residual_audio.analysis.cores import available_cores
+    from residual_audio.metrics.spectra import isometry
+
+    n_heads, cores = sum(n for n, _ in STAGES), available_cores()
+    x, weights = clouds(n_heads, n_clips, seed), projections(seed)
+
+    def ours() -> tuple[float, dict[str, Array], dict[str, Array]]:
+        start = time.perf_counter()
+        roots = np.concatenate([isometry(w) for w in weights])
+        raw = measure(x).columns
+        projected = measure(x, transform=roots).columns
+        return time.perf_counter() - start, raw, projected
+
+    first, raw, projected = ours()
+    peer_s, differences, done, offset = 0.0, [0.0], 0, 0
+    for (n, _), w in zip(STAGES, weights, strict=True):
+        spent, threads = [], None
+        for i in range(min(peer_heads, n)):
+            h = offset + i
+            pair = ((x[h], raw), (x[h].astype(np.float64) @ w[i], projected))
+            if threads is None:  # whichever number of threads is faster here, for the peer's sake
+                tried = {t: sum(peer(cloud, t)[0] for cloud, _ in pair) for t in (1, cores)}
+                threads = min(tried, key=tried.__getitem__)
+            for cloud, mine in pair:
+                seconds, theirs = peer(cloud, threads)
+                spent.append(seconds)
+                differences += [abs(float(mine[k][h]) / v - 1) for k, v in theirs.items()]
+        done += len(spent) // 2
+        peer_s += 2 * sum(spent) / len(spent) * n
+        offset += n
+    ours_s = min(first, ours()[0])
+    return {
+        "n_heads": n_heads,
+        "n_clips": n_clips,
+        "cores": cores,
+        "ours_s": ours_s,
+        "peer_s": peer_s,
+        "ratio": peer_s / ours_s,
+        "peer": "scikit-learn PCA + scikit-dimension TwoNN + MLE, per head, raw and projected",
+        "peer_heads": done,
+        "peer_scaled": done < n_heads,
+        "largest_difference": max(differences),
+    }
+
+
+def peer(cloud: Array, threads: int) -> tuple[float, dict[str, float]]:
+    """PCA, TwoNN and MLE of one head as the published numbers were made, with the seconds spent."""
+    import numpy as np
+    from threadpoolctl import threadpool_limits
+
+    try:
+        import skdim
+    except ImportError:
+        raise MissingExtraError("scikit-dimension", "dev", "the comparison with the peer") from None
+    from sklearn.decomposition import PCA
+
+    with threadpool_limits(threads):
+        start = time.perf_counter()
+        shares = PCA().fit(cloud).explained_variance_ratio_
+        two = skdim.id.TwoNN().fit(cloud).dimension_
+        wide = skdim.id.MLE().fit(cloud).dimension_
+        seconds = time.perf_counter() - start
+    return seconds, {
+        "pca_99": float(np.argmax(np.cumsum(shares) >= 0.99) + 1),
+        "evr_pc1": float(shares[0]),
+        "pr": float(1 / (shares**2).sum()),
+        "twonn": float(two),
+        "mle": float(wide),
+    }
+
+
+def grow(sizes: tuple[int, ...], seed: int, sample: int = 4) -> list[dict[str, float]]:
+    """Seconds and peak memory of the whole battery against the number of clips."""
+    import tracemalloc
+
+    from residual_audio.analysis.battery import measure
+    from residual_audio.metrics.spectra import isometry
+
+    n_heads = sum(n for n, _ in STAGES)
+    roots = isometry(projections(seed)[2][:sample])
+    out = []
+    for n_clips in sizes:
+        x = clouds(sample, n_clips, seed)
+        start = time.perf_counter()
+        measure(x)
+        measure(x, transform=roots)
+        seconds = (time.perf_counter() - start) * n_heads / sample
+        tracemalloc.start()
+        measure(x[:2])
+        work = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        # what is kept for all heads: the input and log(r₂/r₁); what is worked on: a few heads
+        kept = n_heads * n_clips * (D_HEAD * 4 + 8)
+        out.append(
+            {
+                "n_clips": n_clips,
+                "seconds": seconds,
+                "peak_mb": (kept + work) / 2**20,
+                "input_mb": n_heads * n_clips * D_HEAD * 4 / 2**20,
+            }
+        )
+    return out
