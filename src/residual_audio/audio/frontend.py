@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -160,7 +161,7 @@ class LogMel(nn.Module):
         waves = waves.to(device=self.filters.device, dtype=torch.float32)
         n_frames = spec.count_frames(waves.shape[1], pad=False)
         x = waves.new_empty(len(waves), n_frames, spec.n_mels)
-        bins, weights = _used(self.filters.float())
+        bands = _split_bank(self.filters.float())
         at_once = 1 if waves.device.type == "cpu" else _CLIPS_AT_ONCE_DEVICE
         groups = list(zip(waves.split(at_once), x.split(at_once), strict=True)) if len(x) else []
 
@@ -169,7 +170,7 @@ class LogMel(nn.Module):
             for job in jobs:
                 group, out = groups[job]
                 room = self._prepare(group, room)
-                self._log_mel(room[: len(group)], bins, weights, out)
+                self._log_mel(room[: len(group)], bands, out)
 
         if waves.device.type == "cpu":
             on_single_cores(work, len(groups))
@@ -181,19 +182,47 @@ class LogMel(nn.Module):
             x = (x - spec.mean) / spec.std
         return x
 
-    def _log_mel(self, room: Tensor, bins: slice, weights: Tensor, out: Tensor) -> None:
-        spec = self.spec
-        frames = room.unfold(1, self.window.shape[0], spec.hop_length)  # clip frame sample
+    def _log_mel(self, room: Tensor, bands: list[_Band], out: Tensor) -> None:
+        frames = room.unfold(1, self.window.shape[0], self.spec.hop_length)  # clip frame sample
         power = torch.empty_like(out)
         n_frames = out.shape[1]
-        step = _FRAMES_AT_ONCE if room.device.type == "cpu" else max(n_frames, 1)
-        for start in range(0, n_frames, step):
-            part = slice(start, min(start + step, n_frames))
-            shaped = self._shape(frames[:, part], self.window)
-            _mel_power(shaped, spec.n_fft, bins, weights, power[:, part])
-        if room.device.type != "mps":  # it has no float64
-            self._refine(room, frames, bins, weights, power)
+        if room.device.type == "cpu":
+            self._mel_power_cpu(room[0], frames[0, :n_frames], bands, power[0])
+        else:
+            # Accelerators do it all in float64, which costs them little; Apple's have none.
+            wide = room.device.type != "mps"
+            window = self.window64.to(room.device) if wide else self.window
+            shaped = self._shape(frames[:, :n_frames].to(window.dtype), window)
+            _mel_power(shaped, self.spec.n_fft, bands, power)
         out.copy_(self._log(power))
+
+    def _mel_power_cpu(
+        self, wave: Tensor, frames: Tensor, bands: list[_Band], power: Tensor
+    ) -> None:
+        """One clip: in float32, except frames with mels too quiet for it (see `_QUIET`)."""
+        spec = self.spec
+        scale = self.filters.square().sum(0) / self.filters.sum(0).clamp_min(1e-30)
+        low, high = torch.aminmax(wave)
+        loudest = max(-float(low), float(high))
+        # A bound on any frame's energy costs little and clears most clips at once.
+        bound = (loudest * (1 + spec.preemphasis) * (1 + spec.remove_dc)) ** 2 * len(self.window)
+        wide = False  # after a block that was mostly quiet, begin the next one in float64
+        for some, out in zip(
+            frames.split(_FRAMES_AT_ONCE), power.split(_FRAMES_AT_ONCE), strict=True
+        ):
+            window = self.window64 if wide else self.window
+            _mel_power(self._shape(some.to(window.dtype), window), spec.n_fft, bands, out)
+            quietest = (out.clamp_min(spec.log_eps) / scale.clamp_min(1e-30)).amin(-1)  # frame
+            rows = (quietest < _QUIET * bound).nonzero().flatten()
+            if len(rows):
+                energy = self._shape(some.index_select(0, rows), self.window).square().sum(-1)
+                rows = rows[quietest[rows] < _QUIET * energy]
+            if len(rows) and not wide:
+                again = self._shape(some.index_select(0, rows).double(), self.window64)
+                exact = out.new_empty(len(rows), spec.n_mels)
+                _mel_power(again, spec.n_fft, bands, exact)
+                out.index_copy_(0, rows, exact)
+            wide = 2 * len(rows) > len(some)
 
     def _prepare(self, waves: Tensor, room: Tensor | None) -> Tensor:
         """The waves with mirrored ends, in `room` when it fits; too short ones get silence."""
@@ -222,32 +251,6 @@ class LogMel(nn.Module):
             frames = frames - spec.preemphasis * before
         return frames * window
 
-    def _refine(
-        self, room: Tensor, frames: Tensor, bins: slice, weights: Tensor, power: Tensor
-    ) -> None:
-        """Do frames again in float64 that hold mels too quiet for a float32 FFT (pure tones)."""
-        spec = self.spec
-        weight = self.filters.square().sum(0) / self.filters.sum(0).clamp_min(1e-30)
-        quietest = (power.clamp_min(spec.log_eps) / weight.clamp_min(1e-30)).amin(-1)  # clip frame
-        loudest = (
-            torch.maximum(-room.amin(1), room.amax(1))
-            * (1.0 + spec.preemphasis)
-            * (1.0 + spec.remove_dc)
-        )
-        # A bound on any frame's energy costs little and clears most clips at once.
-        bound = loudest.square() * self.window.square().sum()
-        window = self.window64.to(room.device)
-        for clip, suspects in enumerate(quietest < _QUIET * bound[:, None]):
-            for rows in suspects.nonzero().flatten().split(_FRAMES_AT_ONCE):
-                some = frames[clip].index_select(0, rows)
-                energy = self._shape(some, self.window).square().sum(-1)
-                quiet = (quietest[clip, rows] < _QUIET * energy).nonzero().flatten()
-                if len(quiet):
-                    exact = power.new_empty(len(quiet), spec.n_mels)
-                    again = self._shape(some.index_select(0, quiet).double(), window)
-                    _mel_power(again, spec.n_fft, bins, weights, exact)
-                    power[clip].index_copy_(0, rows[quiet], exact)
-
     def _log(self, power: Tensor) -> Tensor:
         spec = self.spec
         if spec.log == "ln-add":
@@ -262,17 +265,32 @@ class LogMel(nn.Module):
         return (torch.maximum(x, loudest - 8.0) + 4.0) / 4.0
 
 
-def _used(filters: Tensor) -> tuple[slice, Tensor]:
-    """The bins that any filter looks at, and the filters there."""
-    # In numpy, which does not wake all cores for so little.
-    used = np.flatnonzero(filters.detach().cpu().numpy().any(axis=1))
-    bins = slice(int(used[0]), int(used[-1]) + 1) if len(used) else slice(0, 1)
-    return bins, filters[bins]
+@dataclass(frozen=True)
+class _Band:
+    """A run of neighbouring filters and the only bins they look at."""
+
+    bins: slice
+    mels: slice
+    weights: Tensor
 
 
-def _mel_power(frames: Tensor, n_fft: int, bins: slice, weights: Tensor, out: Tensor) -> None:
+def _split_bank(filters: Tensor) -> list[_Band]:
+    """Most of a filter bank is zeros; three runs (half, quarter, quarter) skip most of them."""
+    nonzero = filters.detach().cpu().numpy() != 0  # numpy does not wake all cores for so little
+    n_mels = filters.shape[1]
+    bands = []
+    for low, high in pairwise((0, n_mels // 2, n_mels - n_mels // 4, n_mels)):
+        used = np.flatnonzero(nonzero[:, low:high].any(axis=1))
+        bins = slice(int(used[0]), int(used[-1]) + 1) if len(used) else slice(0, 1)
+        bands.append(_Band(bins, slice(low, high), filters[bins, low:high].contiguous()))
+    return bands
+
+
+def _mel_power(frames: Tensor, n_fft: int, bands: list[_Band], out: Tensor) -> None:
     """Windowed frames [..., sample] → mel power [..., mel], written to `out`."""
-    spectrum = torch.view_as_real(torch.fft.rfft(frames, n=n_fft)[..., bins])
-    squares = spectrum.square()  # … bin part
-    power = squares[..., 0] + squares[..., 1]
-    torch.matmul(power.to(weights.dtype), weights, out=out)
+    low, high = min(b.bins.start for b in bands), max(b.bins.stop for b in bands)
+    parts = torch.view_as_real(torch.fft.rfft(frames, n=n_fft)[..., low:high]).square()
+    power = (parts[..., 0] + parts[..., 1]).to(out.dtype)  # … bin
+    for band in bands:
+        bins = slice(band.bins.start - low, band.bins.stop - low)
+        torch.matmul(power[..., bins], band.weights, out=out[..., band.mels])
