@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from residual_audio.models.encoder import Edit, Tap
+from residual_audio.models.linear import linear
 from residual_audio.types import Site, SiteKind
 
 
@@ -28,7 +29,7 @@ class Block(nn.Module):
 
     def attend(self, x: Tensor, maps: bool) -> tuple[Tensor, Tensor | None, Tensor]:
         """Normed stream → raw head outputs in stream order, attention maps if asked, values."""
-        qkv = self.qkv(x).unflatten(-1, (3, self.n_heads, self.d_head))
+        qkv = linear(self.qkv, x).unflatten(-1, (3, self.n_heads, self.d_head))
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each: clip head token d_head
         raw, probabilities = scaled_attention(q, k, v, None, maps)
         raw = raw.transpose(1, 2).flatten(2)
@@ -57,9 +58,10 @@ class Block(nn.Module):
                 tap("raw", attention, heads)
         if tap is not None and maps is not None:
             tap("maps", attention, maps)
-        out = self._finish(attention, self.proj(raw), tap, points, edit)
+        out = self._finish(attention, linear(self.proj, raw), tap, points, edit)
         x = x + out
-        out = self._finish(mlp, self.fc2(F.gelu(self.fc1(self.norm2(x)))), tap, points, edit)
+        hidden = linear(self.fc1, self.norm2(x), gelu=True)
+        out = self._finish(mlp, linear(self.fc2, hidden), tap, points, edit)
         return x + out, values
 
     @staticmethod

@@ -22,6 +22,7 @@ from residual_audio.models.block import Block, normalise, scaled_attention
 from residual_audio.models.direct_path import MergedTokens
 from residual_audio.models.encoder import Edit, Encoded, Features, State, Tap, check_edit
 from residual_audio.models.fusion import FusionPatches
+from residual_audio.models.linear import linear
 from residual_audio.types import Site
 
 CLIPS_A_MASK = 8
@@ -180,7 +181,7 @@ class SwinBlock(Block):
         if self.shifted:
             x = x.index_select(1, self.gather)
         m = self.window * self.window
-        qkv = self.qkv(x).view(clip * token // m, m, 3, self.n_heads, self.d_head)
+        qkv = linear(self.qkv, x).view(clip * token // m, m, 3, self.n_heads, self.d_head)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each: clip·window head token d_head
         raw, probabilities = self._attend_windows(q, k, v, clip, maps)
         if probabilities is not None:
@@ -364,7 +365,7 @@ class HTSAT(nn.Module):
             if stage < last_stage:
                 merge = cast(Merge, self.merges[stage])
                 x = x.reshape(x.shape[0], x.shape[1] // 4, 4 * x.shape[2])
-                x = merge.reduction(normalise(merge.norm, x, stage, tap))
+                x = linear(merge.reduction, normalise(merge.norm, x, stage, tap))
         tokens = normalise(self.norm, x, last_stage, tap)
         if self.config.value_path and values is not None:
             values = self.norm(self.blocks[-1].value_branch(entering, values))
