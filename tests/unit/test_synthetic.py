@@ -71,7 +71,7 @@ def test_bytes_do_not_depend_on_the_processor() -> None:
     """Other kernels of BLAS and numpy differ in the last bits, which the 16-bit grid hides."""
     code = (
         "import hashlib; from residual_audio.data.registry import load_dataset\n"
-        "data = load_dataset('synthetic', n_clips=41, seed=8, duration_s=2.0)\n"
+        "data = load_dataset('synthetic', n_clips=41, seed=8, duration_s=1.0)\n"
         "rates = (32000, 48000)\n"
         "waves = [data.read(clip, rate).tobytes() for clip in data.clips for rate in rates]\n"
         "print(hashlib.sha256(b''.join(waves)).hexdigest())"
@@ -143,13 +143,13 @@ def test_no_sound_is_ever_silent(sound: Sound) -> None:
 
 
 def test_takes_of_one_source_share_group_and_fold() -> None:
-    data = load_dataset("synthetic", n_clips=len(ALL) * 40, seed=0)
+    data = load_dataset("synthetic", n_clips=len(ALL) * 20, seed=0)
     groups: dict[str | None, list[int | None]] = {}
     for clip in data.clips:
         groups.setdefault(clip.group, []).append(clip.fold)
     assert {len(folds) for folds in groups.values()} == {4}
     assert all(len(set(folds)) == 1 for folds in groups.values())
-    assert [len(data.select(folds=[k])) for k in range(1, 6)] == [len(ALL) * 8] * 5
+    assert [len(data.select(folds=[k])) for k in range(1, 6)] == [len(ALL) * 4] * 5
 
 
 def test_takes_of_one_source_sound_alike() -> None:
@@ -208,7 +208,7 @@ def test_classes_are_distinct_across_sources() -> None:
     """Even a linear classifier on coarse statistics knows most classes from other sources."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-    data = load_dataset("synthetic", n_clips=8 * len(ALL), seed=11)
+    data = load_dataset("synthetic", n_clips=6 * len(ALL), seed=11)
     x = np.array([spectrum(data.read(clip, RATE)) for clip in data.clips])
     y = np.array([clip.label for clip in data.clips])
     fold = np.array([clip.fold for clip in data.clips])
@@ -254,7 +254,7 @@ def explained(
     columns = np.zeros((len(wave), 2))
     for k, (part, start) in enumerate(zip(parts, starts, strict=True)):
         columns[start : start + len(part), k] = part
-    gains, *_ = np.linalg.lstsq(columns, wave, rcond=None)
+    gains = np.linalg.solve(columns.T @ columns, columns.T @ wave)
     rest = wave - columns @ gains
     return 1.0 - float(rest @ rest) / float(wave @ wave), gains
 
@@ -262,7 +262,7 @@ def explained(
 def test_order_is_true() -> None:
     """In clip a the first sound of the caption begins and the second ends; in clip b the reverse;
     in the triplet both sound at once."""
-    data = load_dataset("synthetic", n_clips=270, kind="order", triplets=True, seed=4)
+    data = load_dataset("synthetic", n_clips=180, kind="order", triplets=True, seed=4)
     maker, tested = maker_of(data), 0
     for item, pair in enumerate(data.pairs):
         first, second = maker._two(item)
@@ -284,11 +284,11 @@ def test_order_is_true() -> None:
             shares = [explained(wave, parts, place)[0] for place in places]
             assert shares[side] > 0.9, (pair.captions, shares)
             assert max(s for i, s in enumerate(shares) if i != side) < 0.8, (pair.captions, shares)
-    assert tested > 20
+    assert tested > 12
 
 
 def test_loudness_is_true() -> None:
-    data = load_dataset("synthetic", n_clips=160, kind="attribute", seed=4)
+    data = load_dataset("synthetic", n_clips=100, kind="attribute", seed=4)
     maker, tested = maker_of(data), 0
     for item, pair in enumerate(data.pairs):
         scene, m, draws = scene_of(maker, item, 0.55, 0.75)

@@ -6,7 +6,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from residual_audio.errors import DatasetError
 
@@ -28,7 +28,11 @@ def is_audio(name: str) -> bool:
 
 def nfc(text: str) -> str:
     """One spelling for names that look the same: é may be one code point or two."""
-    return unicodedata.normalize("NFC", text)
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+# a folder on disk, its names and its audio files without suffix, both by their NFC form
+_Listing = tuple[Path, dict[str, str], dict[str, list[str]]]
 
 
 class Files:
@@ -36,51 +40,50 @@ class Files:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._listed: dict[Path, tuple[dict[str, str], dict[str, list[str]]]] = {}
+        self._listed: dict[str, _Listing] = {}
 
     def find(self, relative: str) -> Path | None:
         """The file metadata means: by name, in either unicode form, or else the same name with
         another audio suffix (a release re-encoded). None where there is none."""
-        folder = self.root
-        *folders, name = checked(relative).parts
-        for part in folders:
-            names, _ = self._list(folder)
-            if nfc(part) not in names:
-                return None
-            folder = folder / names[nfc(part)]
-        names, stems = self._list(folder)
-        if nfc(name) in names:
-            return folder / names[nfc(name)]
-        stem, dot, suffix = nfc(name).rpartition(".")
+        checked(relative)
+        folder, _, name = nfc(relative).rpartition("/")
+        real, names, stems = self._list(folder)
+        if name in names:
+            return real / names[name]
+        stem, dot, suffix = name.rpartition(".")
         others = stems.get(stem, []) if dot and f".{suffix}".lower() in AUDIO_SUFFIXES else []
-        return folder / others[0] if others else None
+        return real / others[0] if others else None
 
-    def _list(self, folder: Path) -> tuple[dict[str, str], dict[str, list[str]]]:
+    def _list(self, folder: str) -> _Listing:
+        """A folder by its name in NFC; one that is not there is empty."""
         if folder not in self._listed:
+            above, _, last = folder.rpartition("/")
+            real = self.root
+            if folder:
+                parent, siblings, _ = self._list(above)
+                real = parent / siblings.get(last, last)
             names: dict[str, str] = {}
             stems: dict[str, list[str]] = {}
             try:
-                found = sorted(os.listdir(folder))
+                found = sorted(os.listdir(real))
             except OSError:
                 found = []
             for name in found:
                 names.setdefault(nfc(name), name)
                 if is_audio(name):
                     stems.setdefault(nfc(name).rpartition(".")[0], []).append(name)
-            self._listed[folder] = (names, stems)
+            self._listed[folder] = (real, names, stems)
         return self._listed[folder]
 
 
-def checked(relative: str) -> PurePosixPath:
-    """A path of a release's metadata, which never has reason to leave its folder."""
-    path = PurePosixPath(relative)
+def checked(relative: str) -> None:
+    """Refuse a path of a release's metadata that leaves its folder: it never has reason to."""
     # "//": an absolute name behind a folder, which joining paths would follow
-    outside = path.is_absolute() or ".." in path.parts or "//" in relative
-    if not path.parts or outside or "\0" in relative:
+    absolute = relative.startswith("/") or "//" in relative
+    if not relative or absolute or "\0" in relative or ".." in relative.split("/"):
         raise DatasetError(
             f"the path '{relative}' in the metadata leaves the folder of the data set"
         )
-    return path
 
 
 def below(root: Path, *places: str) -> Path:
