@@ -7,11 +7,13 @@ and whenever gradients are wanted, it is torch's own.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-_FUSED = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+_FUSED: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 
 
 def linear(layer: nn.Linear, x: Tensor, *, gelu: bool = False) -> Tensor:
@@ -23,7 +25,7 @@ def linear(layer: nn.Linear, x: Tensor, *, gelu: bool = False) -> Tensor:
 
 
 def _can_fuse(x: Tensor) -> bool:
-    return (
+    return bool(
         _FUSED is not None
         and x.device.type == "cpu"
         and x.dtype == torch.float32
