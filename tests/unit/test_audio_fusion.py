@@ -55,6 +55,7 @@ def test_short_and_long_clips_together():
     again, _ = front_end(clips[::-1])
     assert torch.equal(again.flip(0), features)
     assert torch.equal(front_end(clips[:1])[0][0], features[0])
+    assert torch.equal(front_end(torch.from_numpy(clips[0][None]))[0][0], features[0])
 
 
 def test_long_clips_as_transformers_except_for_chance(monkeypatch):

@@ -56,9 +56,11 @@ class FusionLogMel(nn.Module):
         self.spec = spec
         self.log_mel = LogMel(spec, filters)
 
-    def forward(self, clips: Sequence[npt.ArrayLike]) -> tuple[Tensor, Tensor]:
+    def forward(self, clips: Tensor | Sequence[npt.ArrayLike]) -> tuple[Tensor, Tensor]:
         spec = self.spec
         chunk_frames = spec.count_frames(spec.n_samples)
+        if isinstance(clips, Tensor):
+            clips = list(clips.detach().cpu().numpy())
         waves = [np.asarray(clip, dtype=np.float32) for clip in clips]
         short = [i for i, wave in enumerate(waves) if len(wave) <= spec.n_samples]
         features: list[Tensor | None] = [None] * len(waves)
