@@ -236,7 +236,9 @@ def test_captions_of_an_item_have_the_same_words(kind: str) -> None:
             assert clip.captions[0] == caption
             assert clip.group == pair.id
     assert [clip for pair in data.pairs for clip in pair.clips] == list(data.clips)
+    endless = load_dataset("synthetic", n_clips=10**9, kind=kind, seed=1)
     part = data.select(limit=10)
+    assert endless.select(limit=10).pairs == part.pairs
     assert len(part.pairs) == 5
     assert len(part.clips) == 10
 

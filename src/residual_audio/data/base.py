@@ -140,9 +140,8 @@ class Dataset:
         everything = wanted is None and labels is None and not captioned
         if everything and (limit is None or limit >= len(self.clips)):
             return self
-        made = not isinstance(self.clips, tuple) and not self.pairs
-        if everything and made and limit:  # class after class: the first are spread already
-            return self._part([self.clips[i] for i in range(limit)])
+        if everything and limit and not isinstance(self.clips, tuple):
+            return self._first(limit)
         clips = [
             clip
             for clip in self.clips
@@ -155,6 +154,14 @@ class Dataset:
         if limit is not None and limit < len(clips):
             clips = spread([clip for clip in clips if clip.id not in self.missing], limit)
         return self._part(clips)
+
+    def _first(self, limit: int) -> Dataset:
+        """Of clips made on demand, which go round the classes: the first are spread already."""
+        if not self.pairs:
+            return self._part([self.clips[i] for i in range(limit)])
+        chosen = self.pairs[: max(1, limit // len(self.pairs[0].clips))]
+        clips = tuple(clip for pair in chosen for clip in pair.clips)
+        return replace(self, clips=clips, pairs=tuple(chosen))
 
     def _part(self, clips: Sequence[Clip]) -> Dataset:
         ids = {clip.id for clip in clips}
