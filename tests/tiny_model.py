@@ -22,7 +22,13 @@ SPEC = FrontEndSpec(
     f_max_hz=4000,
 )
 CONFIG = HTSATConfig(
-    embed_dim=8, depths=(2, 1, 2, 1), n_heads=(2, 4, 4, 8), window=4, spec_size=32, patch=2, n_mels=16
+    embed_dim=8,
+    depths=(2, 1, 2, 1),
+    n_heads=(2, 4, 4, 8),
+    window=4,
+    spec_size=32,
+    patch=2,
+    n_mels=16,
 )
 
 

@@ -51,12 +51,13 @@ class Attention(Kind):
         ):
             self.found[f"{name}/{kind}"] = (mean_map * steps).sum((-1, -2))
         rows, kept = [], []
+        shape = self._plan.map_shapes.get(str(where), tuple(value.shape[2:]))
         for row, clip in enumerate(self.clips):
-            if clip in self._plan.map_clips:
+            if clip in self._plan.map_clips and shape == value.shape[2:]:
                 for window in self._plan.map_windows(where.stage, clip, value.shape[1]):
                     rows.append((row, window))
                     kept.append(value[row, window])
-        empty = value.new_zeros(0, *value.shape[2:])
+        empty = value.new_zeros(0, *shape)
         self.found[f"{name}/maps"] = (torch.stack(kept) if kept else empty).half()
         self.found[f"{name}/maps_at"] = torch.tensor(rows, dtype=torch.int64).reshape(-1, 2)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -68,6 +68,9 @@ class SamplePlan:
 
     n_clips: int
     settings: CaptureSettings
+    map_shapes: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    """Head, query and key counts of each site's window maps. Encoders that read clips of any
+    length give maps of other sizes too: those are not sampled, an array has one shape."""
 
     def _clips(self, wanted: int, stream: int) -> frozenset[int]:
         draw = np.random.default_rng([self.settings.seed, stream])

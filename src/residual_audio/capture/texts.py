@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from residual_audio.capture.recorder import Arrays
-from residual_audio.errors import InputError
+from residual_audio.errors import InputError, ModelError
 
 N_CAPTIONS = 2000
 """Captions of the data set that join the dictionary; a seeded sample where there are more."""
@@ -71,14 +71,21 @@ def gather_texts(
     return Texts(template, tuple(classes), prompts, tuple(entries), tuple(entries.values()))
 
 
-def embed_texts(model: EmbedsText, texts: Texts) -> Arrays:
-    """`text/classes` [class, d], `text/dictionary` [entry, d], unit length; none without text."""
+def embed_texts(model: EmbedsText, texts: Texts) -> tuple[Arrays, str | None]:
+    """`text/classes` [class, d] and `text/dictionary` [entry, d], unit length.
+
+    Nothing, and the reason, for a model without a text side or whose tokenizer is not here: heads
+    can be captured all the same.
+    """
     if model.text is None:
-        return {}
+        return {}, "the model has no text side"
     rows = {text: i for i, text in enumerate(texts.dictionary)}
-    dictionary = np.asarray(model.embed_text(list(texts.dictionary)), np.float32)
+    try:
+        dictionary = np.asarray(model.embed_text(list(texts.dictionary)), np.float32)
+    except ModelError as error:
+        return {}, str(error)
     classes = dictionary[[rows[prompt] for prompt in texts.prompts]]
-    return {"text/classes": classes, "text/dictionary": dictionary}
+    return {"text/classes": classes, "text/dictionary": dictionary}, None
 
 
 def _listed(value: Any) -> Any:

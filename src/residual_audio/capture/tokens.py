@@ -60,6 +60,7 @@ class Tokens(Kind):
         super().__init__()
         self._encoder = encoder
         self._plan = plan
+        self._any_length = bool(getattr(encoder, "any_length", False))
         self._orders: dict[tuple[int, int], tuple[Tensor, int, int]] = {}
 
     def __call__(self, point: str, where: Site | int, value: Tensor) -> None:
@@ -83,7 +84,8 @@ class Tokens(Kind):
         n_times, n_frequencies, head, d_head = grid.shape[1:]
         time, frequency = self._plan.settings.token_grid
         grid = grid.permute(0, 3, 4, 1, 2)  # sample head d_head time frequency
-        if n_times > time or n_frequencies > frequency:
-            size = (min(n_times, time), min(n_frequencies, frequency))
+        # clips of any length: one number of time steps for all, so that they share an array
+        size = (time if self._any_length else min(n_times, time), min(n_frequencies, frequency))
+        if size != (n_times, n_frequencies):
             grid = F.adaptive_avg_pool2d(grid.flatten(1, 2), size).unflatten(1, (head, d_head))
         return grid.permute(0, 1, 3, 4, 2)

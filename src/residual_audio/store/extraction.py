@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from residual_audio import engine as engines
 from residual_audio.audio.windows import LongPolicy
 from residual_audio.capture.recorder import fit_maps, probe_maps
@@ -20,6 +18,7 @@ from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.registry import load_model
+from residual_audio.store.batches import first_features
 from residual_audio.store.lock import writing
 from residual_audio.store.reader import Store, open_store
 from residual_audio.store.shards import ShardNote, check_shard, shard_ranges
@@ -85,10 +84,9 @@ def extract(
     chosen = full if limit is None else full.select(limit=limit)
     if not len(chosen.clips):
         raise InputError(f"'{chosen.name}' has no clips to extract")
-    shapes = {}
+    shapes: dict[str, tuple[int, int, int]] = {}
     if "attention" in settings.kinds:
-        silence = torch.zeros(1, loaded.spec.n_samples, device=loaded.device)
-        shapes = probe_maps(loaded.encoder, loaded.front_end(silence))
+        shapes = probe_maps(loaded.encoder, first_features(loaded, chosen, long))
         settings = fit_maps(settings, shapes)
     asked = describe(loaded, chosen, settings, batch_size, shard_size, long)
     shards = tuple(shard_ranges(len(chosen.clips), shard_size))
@@ -109,6 +107,7 @@ def extract(
                 run=writer.fingerprint,
                 shards=shards,
                 capture=settings,
+                map_shapes=shapes,
                 batch_size=batch_size,
                 long=long,
                 n_threads=n_threads,

@@ -18,6 +18,7 @@ from residual_audio.store.direct import Contributions, DirectReader
 from residual_audio.store.files import Array, TensorFile
 from residual_audio.store.joint import apply_joint
 from residual_audio.store.manifest import NAME, read_manifest
+from residual_audio.store.packing import unpack
 from residual_audio.store.shards import is_sampled, shift_rows
 from residual_audio.types import Head, Site
 
@@ -110,6 +111,8 @@ class Store:
         first = 0
         for shard in self._shards:
             piece = TensorFile(self.folder / shard["name"])[name]
+            if "packed_bits" in self.manifest["arrays"][name]:
+                piece = unpack(piece)
             yield shift_rows(piece, first) if name.endswith("_at") else piece
             first += shard["n_ok"]
 

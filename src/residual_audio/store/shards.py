@@ -13,6 +13,7 @@ import numpy as np
 from residual_audio.errors import StoreError
 from residual_audio.metrics.moments import Moments, merge_all
 from residual_audio.store.files import Array, TensorFile, write_tensors
+from residual_audio.store.packing import BITS, pack
 
 
 def shard_name(index: int) -> str:
@@ -67,6 +68,9 @@ class ShardRows:
 
     def arrays(self) -> dict[str, Array]:
         found = {name: np.concatenate(parts) for name, parts in self._parts.items()}
+        for name, array in found.items():
+            if is_packed(name, array.dtype):
+                found[name] = pack(array)
         for site, parts in self._moments.items():
             merged = merge_all(parts)
             found[f"{site}/n"] = np.asarray([merged.n], np.int64)
@@ -133,19 +137,26 @@ def payload_hash(arrays: Mapping[str, Array]) -> str:
     return digest.hexdigest()
 
 
+def is_packed(name: str, dtype: Any) -> bool:
+    """Head outputs of a float32 model, the bulk of a plain store; all else is kept as it is."""
+    return name.startswith("heads/") and dtype == np.float32
+
+
 def is_sampled(name: str) -> bool:
     """Arrays with rows for sampled clips only; `…_at` says for which."""
     return name.endswith(("/maps", "/sample", "_at"))
 
 
 def shard_schema(file: TensorFile) -> dict[str, dict[str, Any]]:
-    """Type and shape of one row of every array."""
-    return {
-        name: {
-            "dtype": str(file.dtype(name)),
-            "shape": list(
-                file.shape(name) if name.startswith("moments/") else file.shape(name)[1:]
-            ),
-        }
-        for name in file.names
-    }
+    """Type and shape of one row of every array, as a reader gets it."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in file.names:
+        shape, dtype = list(file.shape(name)), file.dtype(name)
+        if not name.startswith("moments/"):
+            shape = shape[1:]
+        if name.startswith("heads/") and dtype == np.uint8:
+            shape[-1] = (shape[-1] - 1) // 3
+            found[name] = {"dtype": "float32", "shape": shape, "packed_bits": BITS}
+        else:
+            found[name] = {"dtype": str(dtype), "shape": shape}
+    return found

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from residual_audio.audio.prefetch import prefetch
 from residual_audio.audio.windows import LongPolicy
 from residual_audio.capture.recorder import Recorder
 from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.data.base import Dataset
-from residual_audio.errors import ModelError, ResidualAudioError
+from residual_audio.errors import ModelError
 from residual_audio.models.clap import AudioTextModel
-from residual_audio.models.encoder import Features
 from residual_audio.models.registry import load_model
-from residual_audio.provenance import without_machine_paths
+from residual_audio.store.batches import Batch, read_batch
 from residual_audio.store.shards import ShardNote, ShardRows, write_shard
-from residual_audio.types import Clip
 
 _AHEAD = 2
 """Batches ready before the encoder asks, besides those being read: a stall costs no time."""
@@ -39,18 +36,10 @@ class Job:
     """Fingerprint of the run."""
     shards: tuple[range, ...]
     capture: CaptureSettings
+    map_shapes: Mapping[str, tuple[int, int, int]]
     batch_size: int
     long: LongPolicy
     n_threads: int
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Clips read and turned into features, ahead of the encoder."""
-
-    groups: list[tuple[list[int], Features]]
-    """Places of clips of one length, and their features; one group unless lengths differ."""
-    skipped: dict[int, str]
 
 
 class Worker:
@@ -61,7 +50,8 @@ class Worker:
         model = job.model
         self.model = load_model(model, job.device) if isinstance(model, str) else model
         n_clips = job.shards[-1].stop if job.shards else 0
-        self.recorder = Recorder(self.model.encoder, SamplePlan(n_clips, job.capture))
+        plan = SamplePlan(n_clips, job.capture, job.map_shapes)
+        self.recorder = Recorder(self.model.encoder, plan)
         self.on_clips: Callable[[int], None] | None = None
         """Told how many more clips are done."""
 
@@ -72,7 +62,7 @@ class Worker:
         size = self.job.batch_size
         batches = [places[i : i + size] for i in range(0, len(places), size)]
         ahead = _AHEAD + self.job.n_threads
-        for part, found, error in prefetch(batches, self.read_batch, self.job.n_threads, ahead):
+        for part, found, error in prefetch(batches, self.read, self.job.n_threads, ahead):
             if found is None:
                 raise error or ModelError("a batch was lost")
             # rows stand in the order of the clips, also where lengths differ inside a batch
@@ -85,32 +75,8 @@ class Worker:
                 self.on_clips(len(part))
         return write_shard(self.job.folder, self.job.run, index, places, rows, skipped)
 
-    @torch.inference_mode()
-    def read_batch(self, places: range) -> Batch:
-        """Decode (or make), fit to the model's window, front-end."""
-        runs: list[tuple[list[int], list[np.ndarray]]] = []
-        skipped: dict[int, str] = {}
-        for place in places:
-            clip = self.job.dataset.clips[place]
-            try:
-                wave = self.job.dataset.read(clip, self.model.sample_rate_hz)
-                window = self.model.windows(wave, self.job.long)[0]
-            except (ResidualAudioError, OSError) as error:
-                skipped[place] = reason(error, clip)
-                continue
-            if not np.isfinite(window).all():
-                skipped[place] = "has samples that are not finite"
-                continue
-            if not runs or len(runs[-1][1][0]) != len(window):
-                runs.append(([], []))
-            runs[-1][0].append(place)
-            runs[-1][1].append(window)
-        groups = [(group, self.features(np.stack(waves))) for group, waves in runs]
-        return Batch(groups, skipped)
-
-    def features(self, waves: np.ndarray) -> Features:
-        found: Features = self.model.front_end(torch.from_numpy(waves).to(self.model.device))
-        return found
+    def read(self, places: range) -> Batch:
+        return read_batch(self.model, self.job.dataset, places, self.job.long)
 
     def _check(self, joint: np.ndarray, group: list[int]) -> None:
         bad = ~np.isfinite(joint).all(1)
@@ -120,15 +86,6 @@ class Worker:
                 f"'{self.model.name}' gives values that are not finite for the clip '{clip.id}': "
                 "its weights are damaged, or this device lacks the precision (try --device cpu)"
             )
-
-
-def reason(error: Exception, clip: Clip) -> str:
-    """Why a clip was skipped, without its name, so that like reasons can be counted together."""
-    text = str(error)
-    names = {clip.id, *([str(clip.path), clip.path.name] if clip.path else [])}
-    for name in sorted(names, key=len, reverse=True):
-        text = text.replace(f"'{name}'", "the file").replace(name, "the file")
-    return without_machine_paths(text)
 
 
 def make_shard(worker: Worker, index: int) -> ShardNote:

@@ -18,6 +18,7 @@ from residual_audio.models.clap import AudioTextModel
 from residual_audio.provenance import collect, plain, sha256_file, without_machine_paths
 from residual_audio.store import clips as clip_index
 from residual_audio.store import manifest as manifests
+from residual_audio.store.batches import none_readable
 from residual_audio.store.clips import write_clips
 from residual_audio.store.files import TensorFile, remove_temporary, write_bytes, write_tensors
 from residual_audio.store.reader import OPERATORS, TEXTS
@@ -147,11 +148,13 @@ class StoreWriter:
             arrays, joint = joint_operators(model.head)
             arrays |= encoder_operators(model.encoder, capture.kinds)
             arrays |= window_grids(model.encoder, map_shapes)
-            arrays |= embed_texts(model, texts)
+            embedded, missing = embed_texts(model, texts)
+            arrays |= embedded
             write_tensors(self.folder / OPERATORS, arrays)
             text = json.dumps(texts.to_dict(), indent=1, ensure_ascii=False)
             write_bytes(self.folder / TEXTS, text.encode())
             self.record["joint"] = joint
+            self.record["no_text"] = None if missing is None else without_machine_paths(missing)
             self.record["files"] = [self._entry(OPERATORS), self._entry(TEXTS)]
         self.record["status"] = "running"
         manifests.write_manifest(self.folder, self.record)
@@ -164,10 +167,7 @@ class StoreWriter:
                 reasons[note.first + int(place)] = why
         skipped = [why for why in reasons if why is not None]
         if len(skipped) == len(reasons):
-            raise StoreError(
-                f"none of the {len(reasons)} clips of '{dataset.name}' could be read; "
-                f"the first: {skipped[0]}"
-            )
+            raise none_readable(dataset, skipped[0])
         write_clips(self.folder / clip_index.NAME, dataset.clips, reasons)
         first = next(note for note in notes if note.ok)
         self.record |= {
