@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,22 +17,11 @@ class Advance(Protocol):
     def __call__(self, n: int = 1) -> None: ...
 
 
-def finite(value: Any) -> Any:
-    """A value that JSON can hold: NaN and infinities become null, arrays lists."""
-    if isinstance(value, dict):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    if hasattr(value, "tolist"):
-        return finite(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
-    typer.echo(json.dumps(finite(value), indent=2, ensure_ascii=False))
+    """One JSON document on standard output; NaN and infinities become null."""
+    from residual_audio.files import json_ready
+
+    typer.echo(json.dumps(json_ready(value), indent=2, ensure_ascii=False))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 from residual_audio import provenance
 from residual_audio.audio.windows import LongPolicy
 from residual_audio.errors import AudioError, InputError
+from residual_audio.files import replacing
 from residual_audio.models.clap import AudioTextModel
 
 
@@ -49,10 +49,6 @@ def embed_files(
         "files": json.dumps([str(file) for file in done], ensure_ascii=False),
         "provenance": json.dumps(provenance.collect(model=model, long=long)),
     }
-    work = out.with_name(f".{out.name}.partial")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    save_file({"embeddings": np.concatenate(parts)}, work, metadata=header)
-    with work.open("rb") as file_:
-        os.fsync(file_.fileno())
-    os.replace(work, out)
+    with replacing(out) as temporary:
+        save_file({"embeddings": np.concatenate(parts)}, temporary, metadata=header)
     return done, skipped

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import torch
 
 from residual_audio.audio import specs
 from residual_audio.errors import ModelError
+from residual_audio.files import replacing
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT
@@ -133,14 +133,10 @@ def save(model: AudioTextModel, out: Path) -> None:
     state = {key: value.detach().cpu().contiguous().clone() for key, value in state.items()}
     if out.exists():
         raise ModelError(f"'{out}' exists: nothing was written")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    work = out.with_name(f".{out.name}.partial")
-    if out.suffix == ".safetensors":
-        from safetensors.torch import save_file
+    with replacing(out) as temporary:
+        if out.suffix == ".safetensors":
+            from safetensors.torch import save_file
 
-        save_file(state, work)
-    else:
-        torch.save({"epoch": 0, "name": "residual-audio", "state_dict": state}, work)
-    with work.open("rb") as file:
-        os.fsync(file.fileno())
-    os.replace(work, out)
+            save_file(state, temporary)
+        else:
+            torch.save({"epoch": 0, "name": "residual-audio", "state_dict": state}, temporary)

@@ -102,14 +102,20 @@ def load(
     text_encoder: str | None = None,
     text_heads: int | None = None,
 ) -> AudioTextModel:
-    """`ref` is a folder or a checkpoint in it; `?features=…&text_encoder=…` may follow."""
+    """`ref` is a folder or a checkpoint in it; `?features=…&text_encoder=…` may follow.
+
+    `text_heads` is for text encoders whose heads are not 64 wide.
+    """
     place, _, query = ref.partition("?")
     options = dict(part.partition("=")[::2] for part in query.split("&") if part)
     features = options.pop("features", features)
     text_encoder = options.pop("text_encoder", text_encoder)
-    if options:
-        unknown = ", ".join(options)
-        raise ModelError(f"'{ref}': unknown option '{unknown}'; known: features, text_encoder")
+    heads = options.pop("text_heads", "")
+    if options or (heads and not heads.isdecimal()):
+        raise ModelError(
+            f"'{ref}': cannot read its options; they are features=flat or stacked, "
+            "text_encoder=<folder> and text_heads=<number>"
+        )
     if features not in ("flat", "stacked"):
         raise ModelError(f"'{ref}': features are 'flat' or 'stacked', not '{features}'")
     path = find_checkpoint(place)
@@ -131,7 +137,7 @@ def load(
             path.parent,
             where,
             given=text_encoder,
-            n_heads=text_heads,
+            n_heads=int(heads) if heads else text_heads,
         )
     return AudioTextModel(
         name=f"m2d:{ref}",

@@ -192,6 +192,11 @@ def read_bert_config(
     layers = {key.split(".")[2] for key in tensors if key.startswith("encoder.layer.")}
     inner = get(tensors, "encoder.layer.0.intermediate.dense.bias", where)
     positions = get(tensors, "embeddings.position_embeddings.weight", where)
+    if n_heads is None and words.shape[1] % 64:
+        raise ModelError(
+            f"{where} is {words.shape[1]} wide: not heads of 64, as in every release, so their "
+            "number must be given (text_heads)"
+        )
     return {
         "vocab_size": words.shape[0],
         "hidden_size": words.shape[1],

@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import csv
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from residual_audio import __version__
 from residual_audio.errors import InputError
+from residual_audio.files import read_json, write_text
 from residual_audio.report.sections import SECTIONS, Section
 
 MOST_ROWS = 400
@@ -94,13 +94,7 @@ def write_page(run: Path) -> Path:
         lstrip_blocks=True,
     )
     html = environment.get_template("page.html.j2").render(page=page)
-    out = run / "report.html"
-    work = out.with_name(".report.html.partial")
-    work.write_text(html, encoding="utf-8")
-    with work.open("rb") as file:
-        os.fsync(file.fileno())
-    os.replace(work, out)
-    return out
+    return write_text(run / "report.html", html)
 
 
 def gather(run: Path) -> Page:
@@ -124,12 +118,7 @@ def gather(run: Path) -> Page:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"'{path}' is not valid JSON: {error}") from error
+    value = read_json(path) if path.is_file() else {}
     return value if isinstance(value, dict) else {}
 
 
