@@ -450,7 +450,10 @@ def test_m2d_stacked_features(tmp_path: Path, waves: list[np.ndarray]) -> None:
     torch.testing.assert_close(latent, rows.mean(2).flatten(1), atol=1e-6, rtol=0)
     with pytest.raises(ModelError, match="no text side"):
         stacked.embed_text(["a dog"])
-    for wrong in ("features=tall", "feature=stacked"):
+    with pytest.raises(ModelError, match="text_heads"):
+        m2d.load(str(folder))
+    assert m2d.load(f"{folder}?text_heads=2").text is not None
+    for wrong in ("features=tall", "feature=stacked", "text_heads=two"):
         with pytest.raises(ModelError, match="features"):
             m2d.load(f"{folder}?{wrong}")
 
