@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from residual_audio.errors import InputError
 from residual_audio.models.block import Block, normalise, scaled_attention
 from residual_audio.models.encoder import Edit, Encoded, Features, State, Tap, check_edit
+from residual_audio.models.linear import linear
 from residual_audio.models.vit_tokens import Pool, PooledTokens, TokenLayout
 from residual_audio.types import Site
 
@@ -115,7 +116,7 @@ class ViTBlock(Block):
         if x.shape[1] <= self.layout.full:
             return super().attend(x, maps)
         clip, token, _ = x.shape
-        qkv = self.qkv(x).unflatten(-1, (3, self.n_heads, self.d_head))  # clip token 3 head d_head
+        qkv = linear(self.qkv, x).unflatten(-1, (3, self.n_heads, self.d_head))
         whole = token - token % self.layout.full
         raw = []
         found: list[Tensor] = []
