@@ -20,16 +20,20 @@ import torch
 from typer.testing import CliRunner
 
 import residual_audio as ra
+from residual_audio.audio.frontend import LogMel
 from residual_audio.cli.app import build
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import AudioError, DatasetError, InputError, ModelError, StoreError
 from residual_audio.models import native
+from residual_audio.models.clap import AudioTextModel
+from residual_audio.models.joint import Linear
 from residual_audio.models.registry import NANO
+from residual_audio.models.vit import ViT, ViTConfig
 from residual_audio.store import lock
 from residual_audio.store.batches import reason
 from residual_audio.store.verify import verify_store
 from residual_audio.types import Clip
-from tiny_model import tiny_model
+from tiny_model import SPEC, tiny_model
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -424,3 +428,56 @@ def test_ctrl_c_stops_cleanly_and_keeps_what_is_finished(tmp_path, model_folder)
     assert {"manifest.json", "shard-00000.safetensors", "shard-00001.safetensors"} <= names
     assert not any(name.startswith(".") for name in names)
     shutil.rmtree(out)
+
+
+def test_encoder_that_reads_clips_of_any_length(tmp_path, dataset) -> None:
+    """One stage, special tokens, rows stacked, clips of 0.3 to 2 s: every kind still works."""
+    config = ViTConfig(
+        width=16,
+        depth=2,
+        n_heads=4,
+        hidden=32,
+        n_mels=16,
+        n_frames=48,
+        norm_eps=1e-6,
+        patch=(4, 4),
+        stride=(4, 4),
+        n_special=1,
+        pool="stack",
+        chunks=True,
+    )
+    torch.manual_seed(0)
+    encoder = ViT(config)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.normal_(0, 0.3)
+    vit = AudioTextModel(
+        name="vit",
+        family="test",
+        front_end=LogMel(dataclasses.replace(SPEC, short="keep")),
+        encoder=encoder,
+        head=Linear(config.latent, 5),
+        text=None,
+        logit_scale=1.0,
+        sha256="0",
+    )
+
+    def make(clip, rate):
+        i = int(clip.id[:7])
+        wave = dataset.make(clip, rate)
+        return wave[: len(wave) // (1 + i % 3)] if i % 4 else np.concatenate([wave, wave])
+
+    mixed = dataclasses.replace(dataset, make=make)
+    store = run(vit, mixed, tmp_path, capture="all", batch_size=3).store
+    latent = store.latent()
+    error = np.abs(store.contributions().total() - latent).max() / np.abs(latent).max()
+    assert error < 1e-5
+    waves = [mixed.read(clip, 8000) for clip in mixed.clips]
+    np.testing.assert_allclose(store.embedding(), vit.embed_audio(waves), atol=1e-5)
+    site = store.attention_sites[0]
+    # maps of the first clip's size only, and rows that are of that length
+    maps, at = (store.array(f"attention/{site}/{name}") for name in ("maps", "maps_at"))
+    assert len(maps) == len(at) > 0
+    lengths = [len(wave) for wave in waves]
+    assert {lengths[row] for row in at[:, 0]} == {lengths[0]}
+    assert store.array(f"tokens/{site}/sample").shape[2] == 64
