@@ -58,6 +58,7 @@ def examine() -> dict[str, dict[str, Any]]:
 def _files() -> dict[str, Any]:
     from huggingface_hub import constants
 
+    from residual_audio.models.hub import hub_reachable
     from residual_audio.models.registry import NANO
 
     cache = Path(constants.HF_HUB_CACHE)
@@ -66,6 +67,7 @@ def _files() -> dict[str, Any]:
         "Hugging Face cache": str(cache),
         "cached models": ", ".join(name[8:].replace("--", "/") for name in repos) or "none",
         "offline mode": bool(constants.HF_HUB_OFFLINE),
+        "hub reachable": hub_reachable(),
         "bundled model": (NANO / "config.json").is_file(),
     }
 

@@ -17,6 +17,7 @@ from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.files import read_json, write_folder
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT, HTSATConfig, raster_relative_index
+from residual_audio.models.hub import hub_reachable
 from residual_audio.models.joint import MLP
 from residual_audio.models.swin_names import from_transformers, read_config, to_transformers
 from residual_audio.models.text import TokenizerSpec, TransformersText
@@ -75,6 +76,8 @@ def find_folder(ref: str) -> Path:
     except (LocalEntryNotFoundError, OSError):
         pass
     try:
+        if not hub_reachable():
+            raise OfflineModeIsEnabled("the hub does not answer")
         return Path(snapshot_download(ref, allow_patterns=_PATTERNS))
     except (LocalEntryNotFoundError, OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:
         raise ModelError(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from residual_audio.errors import InputError, ModelError
+from residual_audio.models.hub import hub_reachable
 from residual_audio.models.joint import HEADS, Codebook, JointHead, item_projection
 from residual_audio.models.weights import get
 
@@ -215,7 +216,7 @@ def load_tokenizer(spec: TokenizerSpec) -> Any:
     folder = Path(spec.source)
     # Without vocabulary files transformers makes an empty tokenizer rather than an error.
     empty = folder.is_dir() and not any((folder / name).is_file() for name in VOCABULARIES)
-    for local_only in () if empty else (True, False):
+    for local_only in () if empty else (True, False) if hub_reachable() else (True,):
         try:
             tokenizer = AutoTokenizer.from_pretrained(spec.source, local_files_only=local_only)
             break
