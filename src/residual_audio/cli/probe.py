@@ -211,10 +211,10 @@ def study(
             [
                 [
                     row.probe,
-                    f"{row.spearman:+.2f}",
+                    f"{row.spearman:+.3f}",
                     f"{row.p_spearman:.3f}",
                     f"{row.p_spearman_permutation:.3f}",
-                    f"{row.pearson:+.2f}",
+                    f"{row.pearson:+.3f}",
                     f"{row.p_pearson:.3f}",
                     inputs.shown(row.pearson_within),
                     inputs.shown(row.p_within),

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from residual_audio.errors import DatasetError, InputError
-from residual_audio.evaluation.embeddings import Advance, embed_clips, embed_texts
+from residual_audio.evaluation.embeddings import Advance, embed_clips, embed_texts, need_text
 from residual_audio.evaluation.prompts import Prompts, embed_classes
 from residual_audio.metrics.geometry import unit_rows
 
@@ -98,6 +98,7 @@ def clouds_of_model(
     advance: Advance | None = None,
 ) -> Clouds:
     """Text is, in this order, the captions of pairs, the captions of clips, or class prompts."""
+    need_text(model)
     embedded = embed_clips(
         model, dataset, long=long, batch_size=batch_size, cache=cache, advance=advance
     )

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from residual_audio import provenance
 from residual_audio.errors import DatasetError
-from residual_audio.evaluation.embeddings import Advance, embed_clips, embed_texts
+from residual_audio.evaluation.embeddings import Advance, embed_clips, embed_texts, need_text
 from residual_audio.metrics import compa as metrics
 from residual_audio.metrics import uncertainty
 from residual_audio.types import Result, Score
@@ -64,6 +64,7 @@ def evaluate_compa(
     advance: Advance | None = None,
 ) -> Result:
     """One model on one set of compositional pairs; items with an unreadable clip are left out."""
+    need_text(model)
     if not dataset.pairs:
         raise DatasetError(
             f"{dataset.name} has no compositional pairs: use compa-order, compa-attribute, or "

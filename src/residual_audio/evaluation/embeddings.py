@@ -110,6 +110,12 @@ def embed_windows(
     return _cached(model, {"what": "windows", "data": digest, "n": len(files)}, compute, cache)
 
 
+def need_text(model: Any) -> None:
+    """Let an audio-only model say so before any sound is embedded."""
+    if getattr(model, "text", None) is None:
+        model.embed_text(["a sound"])
+
+
 def embed_texts(model: Any, texts: Sequence[str], *, cache: bool = True) -> Array:
     """Unit vectors of texts [n, d], each different text embedded once."""
     distinct = list(dict.fromkeys(texts))

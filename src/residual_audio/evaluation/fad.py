@@ -123,7 +123,7 @@ def read_statistics(path: Path, model: Any = None) -> Side:
         raise InputError(
             f"'{path}' was made with model '{record['model'].get('name')}', not with '{model.name}'"
         )
-    n = int(arrays["n"]) if "n" in arrays else 0
+    n = int(np.ravel(arrays["n"])[0]) if "n" in arrays else 0
     gaussian = frechet.gaussian_from_statistics(arrays["mu"], arrays["sigma"], n)
     return Side(path.stem, gaussian, None)
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from residual_audio import provenance
 from residual_audio.errors import DatasetError, InputError
-from residual_audio.evaluation.embeddings import Advance, embed_clips, embed_texts
+from residual_audio.evaluation.embeddings import Advance, embed_clips, embed_texts, need_text
 from residual_audio.metrics import retrieval as metrics
 from residual_audio.metrics import uncertainty
 from residual_audio.types import Clip, Result, Score
@@ -88,6 +88,7 @@ def evaluate_retrieval(
     advance: Advance | None = None,
 ) -> Result:
     """Both directions of one model on one captioned data set."""
+    need_text(model)
     captioned = [clip for clip in dataset.clips if any(c.strip() for c in clip.captions)]
     if not captioned:
         raise DatasetError(

@@ -224,7 +224,11 @@ def read_cells(
     numeric = [n for n in names if all(_is_number(row.get(n)) for row in rows)]
     numeric = [n for n in numeric if n.lower() not in (*MODEL_NAMES, *BENCHMARK_NAMES)]
     chosen = list(scores) if scores else [n for n in numeric if SCORE_NAMES.fullmatch(n)]
-    others = [n for n in numeric if n not in chosen and n.lower() not in NOT_PROBES]
+    others = [
+        n
+        for n in numeric
+        if not SCORE_NAMES.fullmatch(n) and n not in chosen and n.lower() not in NOT_PROBES
+    ]
     wanted = list(probes) if probes else others
     for name in [*chosen, *wanted]:
         if name not in numeric:
