@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from residual_audio import provenance
-from residual_audio.errors import DatasetError
+from residual_audio.errors import DatasetError, StoreError
 from residual_audio.evaluation.embeddings import Advance, embed_clips
 from residual_audio.evaluation.prompts import Prompts, embed_classes
 from residual_audio.metrics import classification as metrics
 from residual_audio.metrics import uncertainty
+from residual_audio.store import Store
 from residual_audio.types import Clip, Result, Score
 
 Array = npt.NDArray[Any]
@@ -89,40 +90,20 @@ def evaluate_zero_shot(
         model, dataset, long=long, batch_size=batch_size, cache=cache, advance=advance
     )
     by_id: dict[str, Clip] = {clip.id: clip for clip in dataset.clips}
-    clips = [by_id[i] for i in embedded.ids]
-    number = {label: i for i, label in enumerate(classes)}
-    unknown = [clip.id for clip in clips if clip.label not in number]
-    if unknown:
-        raise DatasetError(
-            f"{len(unknown)} clips of {dataset.name} have no label among its classes, the first is "
-            f"'{unknown[0]}': zero-shot scores need labelled clips"
-        )
-    labels = np.array([number[clip.label or ""] for clip in clips])
-    groups = [clip.group or clip.id for clip in clips]
-    scores, similarity = score_classes(
+    return _result(
         embedded.vectors,
         text,
-        labels,
-        groups=groups,
+        [by_id[i] for i in embedded.ids],
+        classes,
+        task={"model": model.name, "dataset": dataset.name, "split": split},
         logit_scale=float(model.logit_scale),
         seed=seed,
         n_resamples=n_resamples,
-    )
-    return Result(
-        task="zero-shot",
-        model=model.name,
-        dataset=dataset.name,
-        split=split,
-        scores=scores,
-        per_item=_items(clips, similarity, labels, classes, float(model.logit_scale)),
         details={
-            "classes": classes,
             "prompts": {"name": prompts.name, "templates": list(prompts.templates)},
-            **_tables(similarity, labels, classes),
-            "n_groups": len(set(groups)),
             "skipped": dict(embedded.skipped),
         },
-        provenance=provenance.collect(
+        origin=provenance.collect(
             model=model,
             dataset=dataset,
             seed=seed,
@@ -130,6 +111,94 @@ def evaluate_zero_shot(
             long=long,
             intervals=f"95%, {n_resamples} bootstrap resamples of groups",
         ),
+    )
+
+
+def evaluate_store(
+    store: Store, *, split: str = "all", seed: int = 0, n_resamples: int = N_RESAMPLES
+) -> Result:
+    """The same from a store: embeddings and class prompts were kept, so no model is loaded."""
+    text = store.class_embeddings()
+    if text is None:
+        raise StoreError("this store was made with an audio-only model: it has no class prompts")
+    classes = list(store.classes)
+    table = store.clips
+    clips = [
+        Clip(
+            id=table["id"][i],
+            label=table["label"][i],
+            fold=table["fold"][i],
+            group=table["group"][i],
+        )
+        for i in range(len(table))
+    ]
+    asked = store.manifest["asked"]
+    return _result(
+        store.embedding(),
+        text,
+        clips,
+        classes,
+        task={"model": asked["model"]["name"], "dataset": asked["dataset"]["name"], "split": split},
+        logit_scale=store.logit_scale,
+        seed=seed,
+        n_resamples=n_resamples,
+        details={
+            "prompts": {"name": "store", "templates": [store.template]},
+            "skipped": store.skipped,
+        },
+        origin=provenance.collect(
+            seed=seed,
+            store=asked,
+            intervals=f"95%, {n_resamples} bootstrap resamples of groups",
+        ),
+    )
+
+
+def _result(
+    audio: Array,
+    text: Array,
+    clips: list[Clip],
+    classes: list[str],
+    *,
+    task: dict[str, str],
+    logit_scale: float,
+    seed: int,
+    n_resamples: int,
+    details: dict[str, Any],
+    origin: dict[str, Any],
+) -> Result:
+    number = {label: i for i, label in enumerate(classes)}
+    unknown = [clip.id for clip in clips if clip.label not in number]
+    if unknown:
+        raise DatasetError(
+            f"{len(unknown)} clips of {task['dataset']} have no label among its classes, the first "
+            f"is '{unknown[0]}': zero-shot scores need labelled clips"
+        )
+    labels = np.array([number[clip.label or ""] for clip in clips])
+    groups = [clip.group or clip.id for clip in clips]
+    scores, similarity = score_classes(
+        audio,
+        text,
+        labels,
+        groups=groups,
+        logit_scale=logit_scale,
+        seed=seed,
+        n_resamples=n_resamples,
+    )
+    return Result(
+        task="zero-shot",
+        model=task["model"],
+        dataset=task["dataset"],
+        split=task["split"],
+        scores=scores,
+        per_item=_items(clips, similarity, labels, classes, logit_scale),
+        details={
+            "classes": classes,
+            **_tables(similarity, labels, classes),
+            "n_groups": len(set(groups)),
+            **details,
+        },
+        provenance=origin,
     )
 
 

@@ -1,0 +1,31 @@
+"""`residual-audio report`: draw the figures and the page of a run again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from residual_audio.cli import options
+from residual_audio.cli.output import print_json
+
+
+def run(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    figures: Annotated[bool, typer.Option(help="Draw the figures again, too.")] = True,
+    json: options.Json = False,
+) -> None:
+    """Draw RUN's figures and its page, report.html, from its tables: no model, no sounds needed."""
+    from residual_audio.errors import InputError
+    from residual_audio.report.figures import draw_all
+    from residual_audio.report.page import write_page
+
+    if not run.is_dir():
+        raise InputError(f"'{run}' is not a run folder: see `residual-audio run`")
+    drawn = draw_all(run) if figures else []
+    page = write_page(run)
+    if json:
+        print_json({"page": str(page), "figures": [str(path) for path in drawn]})
+    else:
+        typer.echo(f"{len(drawn)} figures and {page}")
