@@ -80,15 +80,6 @@ def test_probe_cannot_see_the_fold_it_is_tested_on() -> None:
     assert constant.accuracy[0] == pytest.approx(0.7)
 
 
-def test_groups_stay_whole_and_folds_even() -> None:
-    groups = np.repeat(np.arange(40), 5)
-    folds = sep.grouped_folds(groups, 4, np.random.default_rng(0))
-    assert all(len(set(folds[groups == g])) == 1 for g in range(40))
-    np.testing.assert_array_equal(np.bincount(folds), [50] * 4)
-    with pytest.raises(InputError, match="3 groups"):
-        sep.grouped_folds(["a", "b", "c"], 5, np.random.default_rng(0))
-
-
 def test_activation_and_selectivity() -> None:
     codes = np.array([0, 0, 1, 2])
     x = np.array([[[3.0, 4.0], [0.0, 5.0], [1.0, 0.0], [0.0, 1.0]]])

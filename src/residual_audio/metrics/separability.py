@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -20,21 +20,6 @@ def class_codes(labels: Sequence[str] | Array) -> tuple[tuple[str, ...], Array]:
     """Sorted class names, and the code of each clip."""
     names, codes = np.unique(np.asarray(labels, dtype=str), return_inverse=True)
     return tuple(str(name) for name in names), codes.astype(np.int64)
-
-
-def grouped_folds(groups: Sequence[Any] | Array, n_folds: int, rng: np.random.Generator) -> Array:
-    """A fold 0 … n_folds − 1 for each clip, groups kept whole, folds as even as groups allow."""
-    names, member = np.unique(np.asarray(groups), return_inverse=True)
-    if len(names) < n_folds:
-        raise InputError(f"{len(names)} groups cannot be split into {n_folds} folds")
-    sizes = np.bincount(member)
-    order = rng.permutation(len(names))
-    order = order[np.argsort(-sizes[order], kind="stable")]  # large groups first, then fill up
-    fold_of, load = np.zeros(len(names), dtype=np.int64), np.zeros(n_folds)
-    for group in order:
-        fold_of[group] = int(load.argmin())
-        load[fold_of[group]] += sizes[group]
-    return fold_of[member]
 
 
 def _one_hot(codes: Array) -> Array:

@@ -100,7 +100,8 @@ def spectrum_of_moments(moments: Moments) -> Spectrum:
 def shares(spectrum: Array) -> Array:
     """p_i = λ_i / Σ λ (explained variance ratios)."""
     spectrum = np.asarray(spectrum, dtype=np.float64)
-    return spectrum / spectrum.sum(-1, keepdims=True)
+    with np.errstate(invalid="ignore"):  # a unit without variance: NaN
+        return spectrum / spectrum.sum(-1, keepdims=True)
 
 
 def pca_dimension(spectrum: Array, share: float) -> Array:

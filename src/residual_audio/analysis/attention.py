@@ -1,0 +1,110 @@
+"""Attention maps by head and by stage, with the sample they rest on and what its size does."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from residual_audio.analysis.aggregate import mean_and_std
+from residual_audio.analysis.source import Source
+from residual_audio.analysis.table import Table, from_rows
+from residual_audio.errors import InputError
+from residual_audio.metrics.attention import dimension_against_sample, map_dimensions
+from residual_audio.metrics.validate import Array
+
+STATISTICS = ("entropy", "distance", "distance_rows", "distance_cols")
+
+
+def attention_tables(store: Source, seed: int = 0) -> dict[str, Table]:
+    """`attention` (a row a head), `attention_stages`, `attention_sample` (dimension against n)."""
+    sites = [s for s in store.attention_sites if store.has(f"attention/{s}/entropy")]
+    if not sites:
+        raise InputError("attention was not captured: extract with --capture …,attention")
+    rng = np.random.default_rng(seed)
+    rows: list[dict[str, object]] = []
+    curves: list[dict[str, object]] = []
+    for site in sites:
+        statistics = {
+            name: np.asarray(store.array(f"attention/{site}/{name}"), dtype=np.float64)
+            for name in STATISTICS
+            if store.has(f"attention/{site}/{name}")
+        }
+        maps = _maps(store, site)
+        found = map_dimensions(maps) if maps is not None and len(maps) > 2 else {}
+        for h, head in enumerate(site.heads):
+            row: dict[str, object] = {
+                "head_id": str(head),
+                "stage": site.stage,
+                "block": site.block,
+                "head": h,
+                "n_maps": 0 if maps is None else len(maps),
+            }
+            row |= {name: float(values[:, h].mean()) for name, values in statistics.items()}
+            rows.append(row | {name: float(values[h]) for name, values in found.items()})
+        if maps is not None:
+            sizes = tuple(s for s in (8, 16, 32, 64, 128, 256, 512) if s <= len(maps))
+            for n, dimensions in dimension_against_sample(maps, sizes, rng).items():
+                curves.append(
+                    {"stage": site.stage, "block": site.block, "n_maps": n}
+                    | {name: float(np.nanmean(v)) for name, v in dimensions.items()}
+                )
+    head_table = from_rows(
+        "attention",
+        rows,
+        "Attention maps of every head: spread (entropy, nats), reach (distance, token steps) and "
+        "dimension of the cloud of window maps.",
+        (_sample_note(rows),),
+    )
+    tables = {"attention": head_table, "attention_stages": _stages(store, head_table)}
+    if curves:
+        caption = "Dimension of attention maps against the number of maps."
+        tables["attention_sample"] = from_rows("attention_sample", curves, caption)
+    return tables
+
+
+def _maps(store: Source, site: object) -> Array | None:
+    name = f"attention/{site}/maps"
+    return np.asarray(store.array(name)) if store.has(name) else None
+
+
+def _sample_note(rows: list[dict[str, object]]) -> str:
+    sizes = sorted({int(str(row["n_maps"])) for row in rows})
+    return (
+        f"window maps a head: {', '.join(map(str, sizes))}; a dimension is at most one less, and "
+        "grows with their number (attention_sample): compare at equal numbers"
+    )
+
+
+def _stages(store: Source, heads: Table) -> Table:
+    """Stage means over heads, and of maps averaged over the blocks of a stage, head by head."""
+    rows = []
+    for stage in sorted(set(heads["stage"].tolist())):
+        part = heads.where(heads["stage"] == stage)
+        row: dict[str, object] = {"stage": stage, "n_heads": len(part)}
+        for name in ("pr", "pca_90", "pca_99", *STATISTICS):
+            if name in part:
+                row[f"{name}_mean"], row[f"{name}_std"], _ = mean_and_std(part[name])
+        row |= _block_average(store, stage)
+        rows.append(row)
+    note = (
+        "averaged_: maps of one window averaged over the blocks of the stage first, which mixes "
+        "shifted and unshifted windows"
+    )
+    return from_rows("attention_stages", rows, "Attention maps by stage.", (note,))
+
+
+def _block_average(store: Source, stage: int) -> dict[str, object]:
+    sites = [s for s in store.attention_sites if s.stage == stage]
+    maps = [_maps(store, site) for site in sites]
+    places = [
+        np.asarray(store.array(f"attention/{site}/maps_at"))
+        for site in sites
+        if store.has(f"attention/{site}/maps_at")
+    ]
+    known = [m for m in maps if m is not None]
+    if len(known) != len(sites) or len({m.shape for m in known}) != 1 or len(known[0]) < 3:
+        return {}
+    if len(places) != len(sites) or any(not np.array_equal(p, places[0]) for p in places):
+        return {}  # averages of different windows would mean nothing
+    mean = sum(m.astype(np.float32) for m in known) / np.float32(len(known))
+    found = map_dimensions(np.asarray(mean))
+    return {f"averaged_{name}": float(np.nanmean(found[name])) for name in ("pr", "pca_99")}

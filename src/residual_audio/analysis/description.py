@@ -1,0 +1,147 @@
+"""What heads respond to: the clips at both ends of their leading components, and words for them.
+
+Words come through the joint space. A head's direct contribution to the latent, carried through the
+joint head's derivative (its mean over clips: the joint head is not linear), is a cloud in the space
+where texts live; its leading directions are described by a few dictionary entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from residual_audio.analysis.cores import on_cores
+from residual_audio.analysis.source import Source, clip_ids, each_site
+from residual_audio.analysis.table import Table, from_rows
+from residual_audio.errors import InputError, StoreError
+from residual_audio.metrics.pursuit import (
+    centre_dictionary,
+    coherence,
+    matching_pursuit,
+    random_fits,
+)
+from residual_audio.metrics.spectra import fit_spectrum
+from residual_audio.metrics.validate import Array
+from residual_audio.types import Head
+
+Advance = Callable[[int], None]
+N_ENTRIES = 5
+N_DRAWS = 100
+
+
+def top_clips(store: Source, n_components: int = 2, n_clips: int = 5) -> Table:
+    """The clips furthest along + and − each leading component of every head."""
+    ids, labels = clip_ids(store), store.clips["label"]
+    rows = []
+    for part in each_site(store):
+        spectra = on_cores(fit_spectrum, list(part.x))
+        for name, cloud, spectrum in zip(part.names, part.x, spectra, strict=True):
+            scores = (cloud.astype(np.float64) - spectrum.mean) @ spectrum.basis[:n_components].T
+            scale = np.sqrt(np.maximum(spectrum.eigenvalues[:n_components], 1e-300))
+            for c in range(scores.shape[1]):
+                order = np.argsort(scores[:, c])
+                for sign, chosen in (("+", order[::-1][:n_clips]), ("-", order[:n_clips])):
+                    for rank, clip in enumerate(chosen, start=1):
+                        rows.append(
+                            {
+                                "head_id": name,
+                                "component": c + 1,
+                                "sign": sign,
+                                "rank": rank,
+                                "clip": ids[clip],
+                                "label": labels[clip] or "",
+                                "score": float(scores[clip, c] / scale[c]),
+                            }
+                        )
+    note = "score: standard deviations along the component; the sign of a component is arbitrary"
+    return from_rows("top_clips", rows, "Clips at the ends of each leading component.", (note,))
+
+
+def joint_derivative(store: Source, n_clips: int = 32, seed: int = 0) -> tuple[Array, float]:
+    """Mean derivative of the joint head over sampled clips [latent, d], and how linear it is (R²).
+
+    By central differences; R² is the share of the joint embedding's variance over all clips that
+    the one matrix reproduces.
+    """
+    latent = np.asarray(store.latent(), dtype=np.float64)
+    chosen = np.random.default_rng(seed).permutation(len(latent))[:n_clips]
+    step = 1e-3 * float(latent.std())
+    width = latent.shape[1]
+    slopes = []
+    for row in latent[chosen]:
+        nudged = np.concatenate([row + step * np.eye(width), row - step * np.eye(width)])
+        out = np.asarray(store.to_joint(nudged), dtype=np.float64)
+        slopes.append((out[:width] - out[width:]) / (2 * step))
+    derivative = np.mean(slopes, axis=0)
+    joint = np.asarray(store.to_joint(latent), dtype=np.float64)
+    joint = joint - joint.mean(axis=0)
+    rest = joint - (latent - latent.mean(axis=0)) @ derivative
+    return derivative, float(1 - (rest**2).sum() / (joint**2).sum())
+
+
+def describe_heads(
+    store: Source,
+    *,
+    n_components: int = 2,
+    seed: int = 0,
+    advance: Advance = lambda n: None,
+) -> Table:
+    """Words for both directions of the leading components of every head's direct contribution."""
+    if not store.has_text:
+        raise InputError("the model has no text side: no words to describe heads with")
+    texts, embeddings = store.texts()
+    if embeddings is None or len(texts) < 2 * N_ENTRIES:
+        raise InputError("the store has no text dictionary to describe heads with")
+    dictionary = centre_dictionary(embeddings)
+    try:
+        derivative, linearity = joint_derivative(store, seed=seed)
+    except StoreError as error:
+        raise InputError(str(error)) from None
+    rng = np.random.default_rng(seed)
+    null = random_fits(dictionary, N_ENTRIES, N_DRAWS, rng)
+    chance = _random_coherence(dictionary, rng)
+
+    def one(head: Head) -> list[dict[str, Any]]:
+        contribution = np.asarray(store.contribution(head), dtype=np.float64)
+        spectrum = fit_spectrum(contribution @ derivative)
+        total = spectrum.eigenvalues.sum()
+        rows = []
+        for c in range(n_components if total > 0 else 0):
+            for sign in ("+", "-"):
+                direction = spectrum.basis[c] * (1 if sign == "+" else -1)
+                found = matching_pursuit(direction, dictionary, N_ENTRIES)
+                rows.append(
+                    {
+                        "head_id": str(head),
+                        "component": c + 1,
+                        "sign": sign,
+                        "share": float(spectrum.eigenvalues[c] / total),
+                        "texts": "; ".join(texts[i] for i in found.entries),
+                        "fit": found.fit,
+                        "fit_z": float((found.fit - null.mean()) / null.std()),
+                        "coherence": coherence(found, dictionary),
+                        "coherence_z": (coherence(found, dictionary) - chance[0]) / chance[1],
+                    }
+                )
+        advance(1)
+        return rows
+
+    heads = [head for site in store.attention_sites for head in site.heads]
+    rows = [row for found in on_cores(one, heads) for row in found]
+    notes = (
+        f"{len(texts)} dictionary entries; {N_ENTRIES} at most are chosen",
+        f"fit: cosine of the direction with its description; random directions reach "
+        f"{null.mean():.3f} ± {null.std():.3f}, fit_z counts from there",
+        f"coherence: mean cosine between the chosen entries; {chance[0]:.3f} ± {chance[1]:.3f} for "
+        "entries chosen for random directions",
+        f"the joint head is replaced by its mean derivative (R² {linearity:.3f} over clips)",
+    )
+    return from_rows("descriptions", rows, "Words for what heads contribute.", notes)
+
+
+def _random_coherence(dictionary: Array, rng: np.random.Generator) -> tuple[float, float]:
+    directions = rng.normal(size=(N_DRAWS, dictionary.shape[0])) @ dictionary
+    found = [coherence(matching_pursuit(v, dictionary, N_ENTRIES), dictionary) for v in directions]
+    return float(np.nanmean(found)), float(np.nanstd(found)) or 1.0
