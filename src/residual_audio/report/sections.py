@@ -16,4 +16,13 @@ class Section:
     tables: tuple[str, ...]
 
 
-SECTIONS: tuple[Section, ...] = ()
+SECTIONS: tuple[Section, ...] = (
+    Section(
+        "heads",
+        "What each head carries",
+        "Every attention head in order of computation. Linear dimension counts principal "
+        "components, TwoNN and MLE look at neighbours; L/N compares the two.",
+        (),
+        ("stages", "blocks", "heads"),
+    ),
+)
