@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
 
 import pytest
 
 from residual_audio import engine
-from residual_audio.errors import InputError, StoreError
+from residual_audio.errors import EngineError, InputError, StoreError
 
 
 def set_up(log: str | None = None) -> dict:
@@ -45,6 +46,26 @@ def test_several_processes() -> None:
         assert calls == list(range(1, len(calls) + 1))
     with pytest.raises(StoreError, match="task 3"):
         list(engine.run(tasks, set_up, fail_at_three, processes=2))
+
+
+def sleep_or_die(state: dict, task: float) -> float:
+    if task < 0:
+        os._exit(9)
+    time.sleep(task)
+    return task
+
+
+def test_stopping_does_not_wait_for_the_workers() -> None:
+    found = engine.run([0.0, 60.0, 60.0], set_up, sleep_or_die, processes=2)
+    assert next(found) == (0.0, 0.0)
+    start = time.monotonic()
+    found.close()
+    assert time.monotonic() - start < 10
+
+
+def test_a_worker_that_dies_is_an_error() -> None:
+    with pytest.raises(EngineError, match="worker process died"):
+        list(engine.run([-1.0, 0.0, 0.0], set_up, sleep_or_die, processes=2))
 
 
 def test_bad_requests() -> None:

@@ -7,7 +7,10 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
+
+from residual_audio.errors import EngineError
 
 _state: list[Any] = []
 
@@ -34,13 +37,23 @@ def run_local(
         initializer=_begin,
         initargs=(threads,),
     )
+    others = set(multiprocessing.active_children())
     try:
         waiting = {pool.submit(_call, setup, work, task): task for task in tasks}
         while waiting:
             for done in wait(waiting, return_when=FIRST_COMPLETED).done:
                 yield waiting.pop(done), done.result()
+        pool.shutdown()
+    except BrokenProcessPool as error:
+        raise EngineError(
+            "a worker process died, perhaps for lack of memory: use fewer processes or smaller "
+            "batches; what is finished is kept"
+        ) from error
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        # After Ctrl-C or an error nobody wants what the workers are still at.
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        pool.shutdown(cancel_futures=True)
 
 
 def _begin(n_threads: int) -> None:

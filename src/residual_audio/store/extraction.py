@@ -19,6 +19,7 @@ from residual_audio.errors import InputError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.registry import load_model
 from residual_audio.store.batches import first_features
+from residual_audio.store.files import remove_temporary
 from residual_audio.store.lock import writing
 from residual_audio.store.reader import Store, open_store
 from residual_audio.store.shards import ShardNote, check_shard, shard_ranges
@@ -113,7 +114,10 @@ def extract(
                 n_threads=n_threads,
             )
             gpus = 1.0 if loaded.device.type == "cuda" else 0.0
-            notes, made = _make_shards(job, engine, processes, ray_address, gpus, progress)
+            try:
+                notes, made = _make_shards(job, engine, processes, ray_address, gpus, progress)
+            finally:
+                remove_temporary(folder)  # of workers that were stopped half-way
             writer.finish(chosen, notes)
     store = open_store(folder)
     return Extraction(store, len(store), store.skipped, made)

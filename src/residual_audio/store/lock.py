@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -31,11 +32,16 @@ def writing(folder: Path) -> Iterator[None]:
         os.close(descriptor)  # the last holder removed the file between our open and our lock
     try:
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({"pid": os.getpid()}).encode(), 0)
+        os.write(descriptor, json.dumps({"pid": os.getpid()}).encode())
         yield
     finally:
-        path.unlink(missing_ok=True)
-        os.close(descriptor)
+        if os.name == "nt":  # an open file cannot be removed there
+            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                path.unlink()
+        else:
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
 
 
 def is_held(folder: Path) -> bool:
@@ -74,6 +80,6 @@ def _same_file(descriptor: int, path: Path) -> bool:
 
 def _holder(descriptor: int) -> str:
     try:
-        return f" (process {json.loads(os.pread(descriptor, 200, 0))['pid']})"
+        return f" (process {json.loads(os.read(descriptor, 200))['pid']})"
     except (OSError, ValueError, KeyError):
         return ""
