@@ -93,6 +93,13 @@ def without_machine_paths(text: str) -> str:
     return _ABSOLUTE.sub(shorten, text)
 
 
+def model_label(model: Any) -> str:
+    """Its name; of a path only the last part, with the digest of the weights to tell two apart."""
+    shown = without_machine_paths(str(model.name))
+    sha256 = str(getattr(model, "sha256", "") or "")
+    return shown if shown == str(model.name) or not sha256 else f"{shown}@{sha256[:8]}"
+
+
 def sha256_file(path: Path) -> str:
     """Hex digest of a file's bytes, read in pieces."""
     with Path(path).open("rb") as file:

@@ -71,6 +71,14 @@ def test_absolute_paths_are_shortened(given: str, shown: str) -> None:
     assert provenance.without_machine_paths(given) == shown
 
 
+def test_two_checkpoints_of_one_file_name_have_two_labels() -> None:
+    one = SimpleNamespace(name="/runs/step-1/model", sha256="a" * 64)
+    two = SimpleNamespace(name="/runs/step-2/model", sha256="b" * 64)
+    assert provenance.model_label(one) == "…/model@aaaaaaaa"
+    assert provenance.model_label(one) != provenance.model_label(two)
+    assert provenance.model_label(SimpleNamespace(name="nano", sha256="c" * 64)) == "nano"
+
+
 def test_plain_turns_everything_into_json() -> None:
     value = {
         "a": float("nan"),

@@ -89,7 +89,9 @@ def run(
     else:
         from residual_audio.cli.evaluate import print_differences
 
-        inputs.print_scores(results)
+        names = dict.fromkeys(score.name for found in results for score in found.scores)
+        inputs.print_scores(results, [n for n in names if not n.endswith("_one_sided")])
+        inputs.print_scores(results, [n for n in names if n.endswith("_one_sided")])
         print_table(
             ["model", "data", "fail by text", "by audio", "by alignment", "text sep.", "audio sep.",
              "alignment"],

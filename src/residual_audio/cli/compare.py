@@ -39,7 +39,7 @@ def run(
     from residual_audio.evaluation.compare import compare
     from residual_audio.evaluation.prompts import find_prompts
     from residual_audio.evaluation.result_files import write_json
-    from residual_audio.provenance import collect, without_machine_paths
+    from residual_audio.provenance import collect
 
     ((data, split),) = inputs.load_datasets(
         [dataset], [root] if root else None, data_option, fold, limit
@@ -67,7 +67,6 @@ def run(
         "cards": [
             asdict(card)
             | {
-                "model": without_machine_paths(card.model),
                 "verdict": card.verdict,
                 "findings": [{"what": what, "why": why} for what, why in card.findings],
             }
@@ -86,7 +85,7 @@ def run(
         print_table(
             ["number", "value"],
             [[name, inputs.shown(value)] for name, value in card.numbers.items()],
-            f"{without_machine_paths(card.model)} on {card.dataset}: {card.verdict}",
+            f"{card.model} on {card.dataset}: {card.verdict}",
         )
         for what, why in card.findings:
             typer.echo(f"  {what}: {why}")

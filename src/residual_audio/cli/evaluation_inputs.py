@@ -102,7 +102,7 @@ def print_scores(results: Sequence[Result], names: Sequence[str] | None = None) 
         for result in here:
             of = _by_name(result)
             cells = [shown(s.value, s.low, s.high) if (s := of.get(n)) else "–" for n in columns]
-            rows.append([_short(result.model), label, *cells])
+            rows.append([result.model, label, *cells])
         first = _by_name(here[0])
         chance = [first[n].chance if n in first else None for n in columns]
         if any(c is not None for c in chance):
@@ -112,12 +112,6 @@ def print_scores(results: Sequence[Result], names: Sequence[str] | None = None) 
 
 def _by_name(result: Result) -> dict[str, Score]:
     return {score.name: score for score in result.scores}
-
-
-def _short(model: str) -> str:
-    from residual_audio.provenance import without_machine_paths
-
-    return without_machine_paths(model)
 
 
 def finish(results: Sequence[Result], paths: Sequence[Path], as_json: bool, quiet: bool) -> None:

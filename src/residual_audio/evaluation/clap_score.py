@@ -137,7 +137,7 @@ def clap_score(
         scores.append(Score("a2t_r1", float(hits.mean()), low, high, len(own), base))
     return Result(
         task="clap-score",
-        model=model.name,
+        model=provenance.model_label(model),
         dataset=name,
         split="all",
         scores=tuple(scores),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from residual_audio import provenance
 from residual_audio.errors import DatasetError, InputError
 from residual_audio.evaluation.embeddings import Advance, embed_clips, embed_texts, need_text
 from residual_audio.evaluation.prompts import Prompts, embed_classes
@@ -68,7 +69,7 @@ def make_clouds(
     model: str = "embeddings",
     dataset: str = "files",
     split: str = "all",
-    provenance: dict[str, Any] | None = None,
+    record: dict[str, Any] | None = None,
 ) -> Clouds:
     """Checked and brought to unit length. Without `pairs`, equal counts pair row by row."""
     audio = unit_rows(audio, "audio")
@@ -83,7 +84,7 @@ def make_clouds(
     if pairs is None:
         pairs = np.empty((0, 2), dtype=np.int64)
     named = np.arange(len(audio)) if groups is None else np.asarray(groups)
-    return Clouds(model, dataset, audio, text, pairs, named, split, provenance or {})
+    return Clouds(model, dataset, audio, text, pairs, named, split, record or {})
 
 
 def clouds_of_model(
@@ -133,14 +134,12 @@ def clouds_of_model(
         raise DatasetError(
             f"{dataset.name} has neither captions nor classes: there is no text side"
         )
-    from residual_audio import provenance
-
     record = provenance.collect(
         model=model, dataset=dataset, long=long, prompts=None if said else prompts.templates
     )
     return make_clouds(
-        embedded.vectors, text, pairs=pairs, groups=groups, model=model.name,
-        dataset=dataset.name, split=split, provenance=record,
+        embedded.vectors, text, pairs=pairs, groups=groups, model=provenance.model_label(model),
+        dataset=dataset.name, split=split, record=record,
     )  # fmt: skip
 
 
@@ -180,8 +179,9 @@ def clouds_of_run(path: Path) -> Clouds:
     data = store.manifest.get("asked", {}).get("dataset", {})
     return make_clouds(
         audio, text, pairs=pairs, groups=groups,
-        model=str(model.get("name", Path(path).name)), dataset=str(data.get("name", "run")),
-        provenance={"run": Path(path).name, "model": model, "dataset": data},
+        model=provenance.without_machine_paths(str(model.get("name", Path(path).name))),
+        dataset=str(data.get("name", "run")),
+        record={"run": Path(path).name, "model": model, "dataset": data},
     )  # fmt: skip
 
 
@@ -192,12 +192,12 @@ def clouds_of_files(audio: Path, text: Path | None = None) -> Clouds:
         others = read_arrays(text)
         return make_clouds(
             _one(arrays, AUDIO_NAMES, audio), _one(others, TEXT_NAMES, text),
-            model=f"{audio.stem}+{text.stem}", provenance={"files": [audio.name, text.name]},
+            model=f"{audio.stem}+{text.stem}", record={"files": [audio.name, text.name]},
         )  # fmt: skip
     found = next((arrays[name] for name in TEXT_NAMES if name in arrays), None)
     rest = {name: a for name, a in arrays.items() if name not in TEXT_NAMES}
     return make_clouds(
-        _one(rest, AUDIO_NAMES, audio), found, model=audio.stem, provenance={"files": [audio.name]}
+        _one(rest, AUDIO_NAMES, audio), found, model=audio.stem, record={"files": [audio.name]}
     )
 
 

@@ -101,7 +101,7 @@ def evaluate_compa(
     passed = metrics.outcomes(similarity)
     return Result(
         task="compa",
-        model=model.name,
+        model=provenance.model_label(model),
         dataset=dataset.name,
         split=split,
         scores=scores,

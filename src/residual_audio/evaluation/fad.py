@@ -178,7 +178,7 @@ def compare_sides(
     flags = frechet.outliers(np.sqrt([files[name] for name in names]))
     result = Result(
         task="fad",
-        model=model.name,
+        model=provenance.model_label(model),
         dataset=evaluated.name,
         split=f"against {reference.name}",
         scores=tuple(scores),

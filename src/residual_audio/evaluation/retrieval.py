@@ -120,7 +120,7 @@ def evaluate_retrieval(
     first_t2a, first_a2t = metrics.first_rank(t2a), metrics.first_rank(a2t)
     return Result(
         task="retrieval",
-        model=model.name,
+        model=provenance.model_label(model),
         dataset=dataset.name,
         split=split,
         scores=scores,

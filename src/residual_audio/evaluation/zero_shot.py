@@ -61,7 +61,9 @@ def score_classes(
     }
     for name, statistic in resampled.items():
         value = float(statistic(np.ones((1, n)))[0])
-        low, high = uncertainty.interval(statistic, n, **draw)
+        # drawing with replacement moves these scores up or down by itself: shift it back
+        low, high = uncertainty.interval(statistic, n, centre=value, **draw)
+        low, high = np.clip([low, high], 0.0, 1.0)
         scores.append(Score(name, value, float(low), float(high), n, chance[name]))
     return tuple(scores), similarity
 
@@ -95,7 +97,11 @@ def evaluate_zero_shot(
         text,
         [by_id[i] for i in embedded.ids],
         classes,
-        task={"model": model.name, "dataset": dataset.name, "split": split},
+        task={
+            "model": provenance.model_label(model),
+            "dataset": dataset.name,
+            "split": split,
+        },
         logit_scale=float(model.logit_scale),
         seed=seed,
         n_resamples=n_resamples,

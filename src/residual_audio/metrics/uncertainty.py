@@ -76,13 +76,23 @@ def interval(
     seed: Seed = 0,
     n_resamples: int = 1000,
     level: float = 0.95,
+    centre: float | None = None,
 ) -> tuple[Any, Any]:
-    """Percentile interval of a statistic of counts; NaN where there are fewer than two groups."""
+    """Percentile interval of a statistic of counts; NaN where there are fewer than two groups.
+
+    `centre` is the statistic of the sample itself: the interval is moved by what resampling alone
+    moved the median (a draw with replacement has ties, which raise average precision and
+    calibration error).
+    """
     if n_groups(n, groups) < 2:
         sample = np.asarray(statistic(np.ones((1, n))))[0]
         return np.full_like(sample, np.nan, dtype=float), np.full_like(sample, np.nan, dtype=float)
     values = bootstrap_counts(statistic, n, groups=groups, seed=seed, n_resamples=n_resamples)
-    return percentile_interval(values, level)
+    low, high = percentile_interval(values, level)
+    if centre is None:
+        return low, high
+    bias = np.nanmedian(values, axis=0) - centre
+    return low - bias, high - bias
 
 
 def mean_interval(
