@@ -1,0 +1,5 @@
+"""`python -m residual_audio` is `residual-audio`."""
+
+from residual_audio.cli import main
+
+main()
