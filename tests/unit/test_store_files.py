@@ -15,16 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from residual_audio.errors import StoreError
+from residual_audio.files import replacing, write_bytes
 from residual_audio.store import lock
 from residual_audio.store.clips import read_clips, write_clips
-from residual_audio.store.files import (
-    TensorFile,
-    is_temporary,
-    remove_temporary,
-    replacing,
-    write_bytes,
-    write_tensors,
-)
 from residual_audio.store.manifest import (
     NAME,
     changes,
@@ -34,6 +27,7 @@ from residual_audio.store.manifest import (
     write_manifest,
 )
 from residual_audio.store.packing import pack, unpack
+from residual_audio.store.tensors import TensorFile, is_temporary, remove_temporary, write_tensors
 from residual_audio.types import Clip
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from residual_audio.errors import StoreError
-from residual_audio.store.files import replacing
+from residual_audio.files import replacing
 from residual_audio.types import Clip
 
 NAME = "clips.parquet"

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from residual_audio.errors import StoreError
-from residual_audio.store.files import Array
+from residual_audio.store.tensors import Array
 from residual_audio.types import Head, Site
 
 EMBEDDING, CONSTANT = "embedding", "constant"

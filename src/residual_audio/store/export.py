@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from residual_audio.errors import InputError, MissingExtraError
+from residual_audio.files import replacing
 from residual_audio.store.clips import COLUMNS
-from residual_audio.store.files import Array, replacing
 from residual_audio.store.reader import Store
+from residual_audio.store.tensors import Array
 
 
 def export_store(store: Store, to: str | Path, overwrite: bool = False) -> Path:

@@ -19,10 +19,10 @@ from residual_audio.errors import InputError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.registry import load_model
 from residual_audio.store.batches import first_features
-from residual_audio.store.files import remove_temporary
 from residual_audio.store.lock import writing
 from residual_audio.store.reader import Store, open_store
 from residual_audio.store.shards import ShardNote, check_shard, shard_ranges
+from residual_audio.store.tensors import remove_temporary
 from residual_audio.store.worker import Job, Worker, make_shard
 from residual_audio.store.writer import StoreWriter, describe
 

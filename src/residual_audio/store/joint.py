@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from residual_audio.errors import StoreError
-from residual_audio.store.files import Array
+from residual_audio.store.tensors import Array
 
 Parameters = Callable[[str], Array]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from residual_audio.errors import StoreError
-from residual_audio.store.files import write_bytes
+from residual_audio.files import write_bytes
 
 NAME = "manifest.json"
 KIND = "residual-audio store"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from residual_audio.store.files import Array
+from residual_audio.store.tensors import Array
 
 BITS = 24
 _LIMIT = 2**23 - 1

@@ -15,11 +15,11 @@ from residual_audio.metrics.moments import Moments, merge_all
 from residual_audio.store import clips as clip_index
 from residual_audio.store.clips import ClipTable, read_clips
 from residual_audio.store.direct import Contributions, DirectReader
-from residual_audio.store.files import Array, TensorFile
 from residual_audio.store.joint import apply_joint
 from residual_audio.store.manifest import NAME, read_manifest
 from residual_audio.store.packing import unpack
 from residual_audio.store.shards import is_sampled, shift_rows
+from residual_audio.store.tensors import Array, TensorFile
 from residual_audio.types import Head, Site
 
 OPERATORS = "operators.safetensors"

@@ -12,8 +12,8 @@ import numpy as np
 
 from residual_audio.errors import StoreError
 from residual_audio.metrics.moments import Moments, merge_all
-from residual_audio.store.files import Array, TensorFile, write_tensors
 from residual_audio.store.packing import BITS, pack
+from residual_audio.store.tensors import Array, TensorFile, write_tensors
 
 
 def shard_name(index: int) -> str:

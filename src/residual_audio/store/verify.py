@@ -6,9 +6,9 @@ from pathlib import Path
 
 from residual_audio.provenance import sha256_file
 from residual_audio.store import lock
-from residual_audio.store.files import is_temporary
 from residual_audio.store.manifest import NAME, is_intact, parse
 from residual_audio.store.reader import store_folder
+from residual_audio.store.tensors import is_temporary
 
 
 def verify_store(path: str | Path) -> list[str]:

@@ -14,15 +14,16 @@ from residual_audio.capture.settings import CaptureSettings
 from residual_audio.capture.texts import embed_texts, gather_texts
 from residual_audio.data.base import Dataset
 from residual_audio.errors import StoreError
+from residual_audio.files import write_bytes
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.provenance import collect, plain, sha256_file, without_machine_paths
 from residual_audio.store import clips as clip_index
 from residual_audio.store import manifest as manifests
 from residual_audio.store.batches import none_readable
 from residual_audio.store.clips import write_clips
-from residual_audio.store.files import TensorFile, remove_temporary, write_bytes, write_tensors
 from residual_audio.store.reader import OPERATORS, TEXTS
 from residual_audio.store.shards import ShardNote, shard_name, shard_schema
+from residual_audio.store.tensors import TensorFile, remove_temporary, write_tensors
 
 _OURS = (manifests.NAME, clip_index.NAME, OPERATORS, TEXTS)
 

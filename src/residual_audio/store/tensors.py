@@ -1,13 +1,10 @@
-"""Files that are all there or not there, and arrays read from them without loading them."""
+"""Arrays in files: written whole or not at all, read without loading them."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from residual_audio.errors import StoreError
+from residual_audio.files import TEMPORARY, write_bytes
 
 Array = npt.NDArray[Any]
 
@@ -27,47 +25,16 @@ _DTYPES = {
     "U8": "|u1",
     "BOOL": "|b1",
 }
-_TEMPORARY = ".tmp"
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name to write to; it takes the place of `path` only when complete and on disk."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{_TEMPORARY}")
-    try:
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name itself durable, where the system can."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def remove_temporary(folder: Path) -> None:
     """What a killed run left half-written."""
-    for path in folder.glob(f".*{_TEMPORARY}"):
+    for path in folder.glob(f".*{TEMPORARY}"):
         path.unlink(missing_ok=True)
 
 
 def is_temporary(name: str) -> bool:
-    return name.startswith(".") and name.endswith(_TEMPORARY)
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    with replacing(path) as temporary:
-        temporary.write_bytes(data)
+    return name.startswith(".") and name.endswith(TEMPORARY)
 
 
 def write_tensors(path: Path, arrays: Mapping[str, Array], note: Any = None) -> None:
