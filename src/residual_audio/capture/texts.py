@@ -12,7 +12,7 @@ import numpy as np
 from residual_audio.capture.recorder import Arrays
 from residual_audio.errors import InputError, ModelError
 
-N_CAPTIONS = 2000
+N_CAPTIONS = 1000
 """Captions of the data set that join the dictionary; a seeded sample where there are more."""
 
 

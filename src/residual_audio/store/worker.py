@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from residual_audio.audio.prefetch import prefetch
 from residual_audio.audio.windows import LongPolicy
-from residual_audio.capture.recorder import Recorder
+from residual_audio.capture.recorder import Arrays, Recorder
 from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.data.base import Dataset
-from residual_audio.errors import ModelError
+from residual_audio.errors import InputError, ModelError
 from residual_audio.models.clap import AudioTextModel
+from residual_audio.models.encoder import Features
 from residual_audio.models.registry import load_model
 from residual_audio.store.batches import Batch, read_batch
 from residual_audio.store.shards import ShardNote, ShardRows, write_shard
@@ -67,13 +69,22 @@ class Worker:
                 raise error or ModelError("a batch was lost")
             # rows stand in the order of the clips, also where lengths differ inside a batch
             for group, features in found.groups:
-                arrays = self.recorder.run(features, self.model.joint, group)
+                arrays = self._capture(features, group)
                 self._check(arrays["embedding/joint"], group)
                 rows.add(arrays, len(group))
             skipped |= found.skipped
             if self.on_clips is not None:
                 self.on_clips(len(part))
         return write_shard(self.job.folder, self.job.run, index, places, rows, skipped)
+
+    def _capture(self, features: Features, group: list[int]) -> Arrays:
+        try:
+            return self.recorder.run(features, self.model.joint, group)
+        except torch.OutOfMemoryError as error:
+            raise InputError(
+                f"{len(group)} clips at a time do not fit into the memory of {self.model.device}: "
+                f"use a --batch-size below {self.job.batch_size} (with --overwrite)"
+            ) from error
 
     def read(self, places: range) -> Batch:
         return read_batch(self.model, self.job.dataset, places, self.job.long)
