@@ -339,6 +339,7 @@ def test_second_process_is_refused(tmp_path, model, dataset) -> None:
     assert list((tmp_path / "store").iterdir()) == []
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks")
 def test_killed_runs_resume_to_identical_shards() -> None:
     """A few kills here; `benchmarks/kill.py` does thirty."""
     done = subprocess.run(
