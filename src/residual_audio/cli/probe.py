@@ -60,7 +60,12 @@ def measure(
     batch_size: options.BatchSize = 8,
     seed: options.Seed = 0,
     no_cache: inputs.NoCache = False,
-    out: inputs.ResultsOut = Path("results"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder for the results; a run's go to its own by default."
+        ),
+    ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -107,7 +112,11 @@ def measure(
         raise InputError("nothing to probe: give a run, files of embeddings, or --model/--dataset")
     with progress("half-samples", halves * len(clouds), quiet or json) as bar:
         results = probe_matched(clouds, n=n, n_halves=halves, seed=seed, advance=bar)
-    paths = [write_result(found, out) for found in results]
+    folders = [source / "results" if source.is_dir() else Path("results") for source in files]
+    folders += [Path("results")] * (len(clouds) - len(files))
+    paths = [
+        write_result(found, out or folder) for found, folder in zip(results, folders, strict=True)
+    ]
     if json:
         print_json(
             {

@@ -121,8 +121,10 @@ def probe(
             "dimension": clouds.audio.shape[1],
             "reasons": reasons,
         },
-        provenance=dict(clouds.provenance)
-        or provenance.collect(seed=seed, intervals=f"95%, {n_halves} half-samples of groups"),
+        provenance=provenance.collect(
+            seed=seed, intervals=f"95%, {n_halves} half-samples of groups"
+        )
+        | {name: value for name, value in clouds.provenance.items() if name != "seed"},
     )
 
 
