@@ -1,0 +1,119 @@
+"""A training state in one safetensors file: weights, moving average, optimiser, step.
+
+One file, written to a temporary name and renamed: a checkpoint is all there or not there. Nothing
+in it is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from residual_audio.errors import StoreError
+from residual_audio.files import read_json, write_json
+from residual_audio.training.files import read_tensors, write_tensors
+
+FILE, STATE = "checkpoint.safetensors", "checkpoint.json"
+
+
+def optimiser_tensors(
+    optimisers: list[torch.optim.Optimizer], names: dict[int, str]
+) -> dict[str, Tensor]:
+    """State of every parameter under its name: `exp_avg/encoder.norm.weight` …"""
+    out: dict[str, Tensor] = {}
+    for optimiser in optimisers:
+        for parameter, state in optimiser.state.items():
+            for key, value in state.items():
+                out[f"{key}/{names[id(parameter)]}"] = torch.as_tensor(value)
+    return out
+
+
+def restore_optimisers(
+    optimisers: list[torch.optim.Optimizer], names: dict[int, str], tensors: dict[str, Tensor]
+) -> None:
+    by_name: dict[str, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        kind, name = key.split("/", 1)
+        by_name.setdefault(name, {})[kind] = value
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            for parameter in group["params"]:
+                state = by_name.get(names[id(parameter)])
+                if state is not None:
+                    optimiser.state[parameter] = {
+                        # `step` counters stay on the CPU, moments live where the weights are
+                        kind: value.clone()
+                        if kind == "step"
+                        else value.to(parameter.device).clone()
+                        for kind, value in state.items()
+                    }
+
+
+def save_checkpoint(
+    folder: Path,
+    step: int,
+    module: nn.Module,
+    ema: dict[str, Tensor],
+    optimisers: list[torch.optim.Optimizer],
+    identity: dict[str, Any],
+) -> None:
+    """`identity` is what must be the same for a run to continue."""
+    names = {id(parameter): name for name, parameter in module.named_parameters()}
+    tensors = {f"model/{key}": value for key, value in module.state_dict().items()}
+    tensors |= {f"ema/{key}": value for key, value in ema.items()}
+    optim = optimiser_tensors(optimisers, names)
+    tensors |= {f"optimiser/{key}": value for key, value in optim.items()}
+    tensors["step"] = torch.tensor(step)
+    write_json(folder / STATE, {"schema_version": 1, "identity": identity})
+    write_tensors(folder / FILE, tensors)
+
+
+def load_checkpoint(
+    folder: Path,
+    module: nn.Module,
+    ema: dict[str, Tensor],
+    optimisers: list[torch.optim.Optimizer],
+    identity: dict[str, Any],
+) -> int:
+    """Put everything back and say which step comes next; 0 where there is no checkpoint."""
+    if not (folder / FILE).is_file():
+        return 0
+    before = read_json(folder / STATE)["identity"]
+    now = json.loads(json.dumps(identity))
+    changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+    if changed:
+        what = changed[0]
+        raise StoreError(
+            f"'{folder}' was trained with another {what}: {_short(before.get(what))}, now "
+            f"{_short(now.get(what))}. Continue with the same recipe, or give another --out"
+        )
+    tensors = read_tensors(folder / FILE)
+    parts: dict[str, dict[str, Tensor]] = {"model": {}, "ema": {}, "optimiser": {}}
+    for key, value in tensors.items():
+        part, _, name = key.partition("/")
+        if part in parts:
+            parts[part][name] = value
+    module.load_state_dict(parts["model"])
+    for key in ema:
+        ema[key].copy_(parts["ema"][key])
+    names = {id(parameter): name for name, parameter in module.named_parameters()}
+    restore_optimisers(optimisers, names, parts["optimiser"])
+    return int(tensors["step"])
+
+
+def averaged(folder: Path, module: nn.Module) -> bool:
+    """Load the averaged weights of a checkpoint; False where there is none."""
+    if not (folder / FILE).is_file():
+        return False
+    tensors = read_tensors(folder / FILE)
+    module.load_state_dict({k[4:]: v for k, v in tensors.items() if k.startswith("ema/")})
+    return True
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 120 else f"{text[:117]}…"

@@ -1,0 +1,244 @@
+"""What a training run is told: a recipe in TOML or JSON, checked before anything runs.
+
+File names in a recipe are below the data root given to the command, so a recipe names no machine.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from residual_audio.errors import InputError
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TextFile(_Strict):
+    """Texts in columns of a CSV file; `where` keeps only rows with these values."""
+
+    file: str
+    columns: tuple[str, ...]
+    where: dict[str, str] = Field(default_factory=dict)
+    starts: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Keeps only rows whose value in a column starts with one of these."""
+    key: str | None = None
+    """Column whose value is the clip's file name, where the texts belong to clips."""
+    kind: Literal["caption", "title"] = "caption"
+    """A title is a file name: extension, digits and underscores are taken out."""
+
+
+class Optimisation(_Strict):
+    """AdamW (or Muon for the matrices), warm-up and cosine, clipping, moving average."""
+
+    steps: int = Field(ge=1)
+    batch_size: int = Field(32, ge=2)
+    optimiser: Literal["adamw", "muon"] = "adamw"
+    lr: float = Field(4e-4, gt=0)
+    muon_lr: float = Field(0.02, gt=0)
+    """Step size of the matrices under Muon; everything else stays with AdamW at `lr`."""
+    weight_decay: float = Field(0.05, ge=0)
+    betas: tuple[float, float] = (0.9, 0.98)
+    warmup: float = Field(0.1, ge=0, le=1)
+    """Share of the steps."""
+    final: float = Field(0.01, ge=0, le=1)
+    """Learning rate at the end, as a share of the highest."""
+    clip: float = Field(1.0, gt=0)
+    ema: float = Field(0.998, ge=0, lt=1)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 on a GPU, float32 elsewhere."""
+    checkpoint_every: int = Field(200, ge=1)
+    snapshots: int = Field(0, ge=0)
+    """Weights kept along the way, for studies of how a model emerges."""
+
+
+class TextRecipe(_Strict):
+    """The text tower: its size, and how it learns from a sentence encoder."""
+
+    vocabulary: int = Field(8000, ge=300)
+    width: int = 256
+    depth: int = 4
+    n_heads: int = 4
+    max_tokens: int = 48
+    d_out: int = 256
+    encoder: str | None = None
+    """Sentence encoder to distil from; None: the tower is learned with the audio, from nothing."""
+    even: float = Field(0.5, ge=0, le=1)
+    """How much the teacher's spectrum is evened out (0 not at all, 1 whitened)."""
+    corpus: tuple[TextFile, ...] = ()
+    hold_out: tuple[TextFile, ...] = ()
+    """Texts that must not be learned: those the model will be measured on."""
+    phrases: int = Field(0, ge=0)
+    """How many short phrases are cut out of the captions."""
+    n_texts: int = Field(0, ge=0)
+    """How many texts of the corpus are learned, besides the clips' own; 0 for all."""
+    relational: float = Field(1.0, ge=0)
+    """Weight of matching the teacher's similarities between the texts of a batch."""
+    optimisation: Optimisation = Optimisation(steps=1000, batch_size=256, lr=1e-3)
+
+
+class DataRecipe(_Strict):
+    """Clips of one data set."""
+
+    dataset: str
+    root: str | None = None
+    folds: tuple[int, ...] = ()
+    options: dict[str, Any] = Field(default_factory=dict)
+    share: float = Field(1.0, gt=0)
+    """Share of each batch, relative to the other data sets."""
+    texts: tuple[TextFile, ...] = ()
+
+
+class Distillation(_Strict):
+    """Vectors of another audio model for the clips: regression to its embedding and its logits."""
+
+    file: str
+    names: str = "files"
+    embedding: str | None = "embedding"
+    logits: str | None = "audioset_logits"
+    embedding_weight: float = Field(1.0, ge=0)
+    logits_weight: float = Field(5.0, ge=0)
+
+
+class Augmentation(_Strict):
+    """Changes of the log-mel in training. 0 switches one off."""
+
+    shift: bool = True
+    """Roll in time by any amount."""
+    gain_db: float = Field(6.0, ge=0)
+    tilt_db: float = Field(4.0, ge=0)
+    """Spectral tilt, at the band edges."""
+    speed: float = Field(0.15, ge=0, lt=1)
+    pitch: int = Field(2, ge=0)
+    """Shift in mel bands."""
+    noise: float = Field(0.3, ge=0, le=1)
+    """Share of clips that get noise, 5 to 30 dB below them."""
+    mix: float = Field(0.3, ge=0, le=1)
+    """Share of clips mixed with another of the batch."""
+    cut: float = Field(0.0, ge=0, le=1)
+    """Share of clips continued by another of the batch."""
+    time_mask: int = Field(60, ge=0)
+    mel_mask: int = Field(14, ge=0)
+    masks: int = Field(2, ge=0)
+
+
+class Tracking(_Strict):
+    """What is looked at while the model learns."""
+
+    every: int = Field(0, ge=0)
+    """Steps between looks; 0 for none."""
+    n_clips: int = Field(200, ge=8)
+
+
+class AudioRecipe(_Strict):
+    """The audio side and the contrastive training."""
+
+    front_end: str = "nano"
+    front_end_options: dict[str, Any] = Field(default_factory=dict)
+    """Settings laid over the named front-end."""
+    encoder: dict[str, Any] = Field(default_factory=dict)
+    """Settings of HTS-AT."""
+    head: Literal["linear", "mlp"] = "mlp"
+    d_hidden: int = 384
+    data: tuple[DataRecipe, ...] = ()
+    templates: tuple[str, ...] = ("This is a sound of {}.",)
+    own_text: float = Field(0.5, ge=0, le=1)
+    """Share of clips paired with a caption or title of their own instead of a class prompt."""
+    temperature: float = Field(0.07, gt=0)
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    validation: float = Field(0.0, ge=0, lt=1)
+    """Share of the groups kept out to choose settings by."""
+    pairs_weight: float = Field(0.5, ge=0)
+    """Weight of the symmetric loss between clips and their own texts."""
+    classes_weight: float = Field(1.0, ge=0)
+    """Weight of the loss of clips against one prompt of every class."""
+    text_lr: float = Field(1.0, ge=0)
+    """Learning rate of the text tower relative to the audio side, where there is no sentence
+    encoder to stand in for it; 0 freezes it."""
+    text_anchor: float = Field(1.0, ge=0)
+    """Weight of keeping text vectors near where the sentence encoder put them."""
+    distil: Distillation | None = None
+    augment: Augmentation = Augmentation()
+    track: Tracking = Tracking()
+    optimisation: Optimisation = Optimisation(steps=1000)
+
+
+class TuneRecipe(_Strict):
+    """A last stage in which both sides, each trained against the sentence encoder, meet."""
+
+    text_lr: float = Field(0.3, ge=0)
+    optimisation: Optimisation
+
+
+class Recipe(_Strict):
+    """A whole run: the text tower, the audio side, and a last stage that tunes them together."""
+
+    name: str
+    seed: int = 0
+    text: TextRecipe = TextRecipe()
+    audio: AudioRecipe = AudioRecipe()
+    tune: TuneRecipe | None = None
+
+
+def recipe_names() -> tuple[str, ...]:
+    """Recipes that come with the package."""
+    folder = resources.files("residual_audio.training") / "recipes"
+    return tuple(sorted(p.name[:-5] for p in folder.iterdir() if p.name.endswith(".toml")))
+
+
+def load_recipe(source: str | Path, settings: Sequence[str] = ()) -> Recipe:
+    """A recipe by name or file, with `section.key=value` settings laid over it."""
+    path = Path(source).expanduser()
+    if str(source) in recipe_names():
+        folder = resources.files("residual_audio.training") / "recipes"
+        values = tomllib.loads((folder / f"{source}.toml").read_text(encoding="utf-8"))
+    elif path.is_file():
+        values = _read(path)
+    else:
+        raise InputError(
+            f"no recipe '{source}': give a .toml or .json file, "
+            f"or one of: {', '.join(recipe_names())}"
+        )
+    for setting in settings:
+        _lay_over(values, setting)
+    try:
+        return Recipe.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"recipe '{source}', {where}: {first['msg']}") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    text = path.read_text(encoding="utf-8")
+    try:
+        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except ValueError as error:
+        raise InputError(f"recipe '{path}' is not readable: {error}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"recipe '{path}' holds no settings")
+    return values
+
+
+def _lay_over(values: dict[str, Any], setting: str) -> None:
+    name, found, text = setting.partition("=")
+    if not found:
+        raise InputError(f"setting '{setting}': write it as section.key=value")
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    *sections, key = name.strip().split(".")
+    for section in sections:
+        inner = values.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise InputError(f"setting '{setting}': '{section}' is not a section")
+        values = inner
+    values[key] = value

@@ -1,0 +1,126 @@
+"""A whole training run in one folder that can be resumed: text tower, audio side, tuning together.
+
+With a sentence encoder, text tower and audio side learn the same space from it, independently of
+each other (on two machines, if need be); tuning lets them meet. Without one, the tower is learned
+together with the audio, from nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from residual_audio.errors import InputError
+from residual_audio.files import write_json
+from residual_audio.provenance import collect
+from residual_audio.training.audio_stage import AudioTask, Learner, run_stage, save_model
+from residual_audio.training.batches import all_texts
+from residual_audio.training.checkpoint import averaged
+from residual_audio.training.clips import Clips, class_names, load_clips, open_datasets
+from residual_audio.training.loop import Listener
+from residual_audio.training.recipe import Recipe
+from residual_audio.training.sentence import embed_sentences, into_space, sentence_space
+from residual_audio.training.text_stage import has_tower, load_tower, run_text_stage
+from residual_audio.training.texts import corpus, texts_by_clip
+
+STAGES = ("text", "audio", "tune")
+
+
+def texts_to_learn(recipe: Recipe, root: Path) -> tuple[list[str], list[str]]:
+    """The whole corpus; and of it, class prompts in every template and the clips' own texts."""
+    datasets = open_datasets(recipe.audio, root)
+    extra = [t.replace("{}", c) for c in class_names(datasets) for t in recipe.audio.templates]
+    for part, dataset in zip(recipe.audio.data, datasets, strict=True):
+        own = texts_by_clip(root, part.texts) if part.texts else {}
+        for clip in dataset.clips:
+            extra += [*clip.captions, *own.get(Path(clip.id).stem, [])]
+    text = recipe.text
+    texts = corpus(root, text.corpus, text.hold_out, extra, text.phrases, recipe.seed)
+    return texts, list(dict.fromkeys(text for text in extra if text.strip()))
+
+
+def run_training(
+    recipe: Recipe,
+    root: Path,
+    out: Path,
+    device: torch.device,
+    stage: str = "all",
+    stop_after: int | None = None,
+    listener: Listener | None = None,
+    tensorboard: bool = False,
+) -> Path:
+    """Train what the recipe says into `out`; returns the folder of what was made.
+
+    `stop_after` ends the audio stage early; run again to go on.
+    """
+    if stage not in (*STAGES, "all"):
+        raise InputError(f"no stage '{stage}'; there are: {', '.join(STAGES)}, all")
+    listener = listener or Listener()
+    out.mkdir(parents=True, exist_ok=True)
+    asked = recipe.model_dump(mode="json")
+    write_json(out / "run.json", collect(seed=recipe.seed, task="train", recipe=asked))
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    texts, needed = texts_to_learn(recipe, root)
+    tower = None
+    if stage in ("text", "all") or recipe.text.encoder is None:
+        tower = run_text_stage(
+            recipe.text, texts, needed, out / "text", recipe.seed, device, listener
+        )
+    elif has_tower(out / "text"):
+        tower = load_tower(out / "text")
+    if stage == "text":
+        return out / "text"
+    clips = load_clips(recipe.audio, root, out / "cache", recipe.seed, listener.say)
+    anchor = _anchor(recipe, clips, texts, out / "text")
+    alone = anchor is not None  # the audio side learns against the sentence encoder
+    task = AudioTask(
+        recipe,
+        clips,
+        None if alone else tower,
+        anchor,
+        recipe.audio.optimisation,
+        0.0 if alone else recipe.audio.text_lr,
+    )
+    if stage == "tune":
+        if not averaged(out / "audio", task.module):
+            raise InputError(f"'{out}' has no audio side yet: run the stage 'audio' first")
+    elif not run_stage(
+        task, recipe.audio.optimisation, out / "audio", device, listener, stop_after, tensorboard
+    ):
+        return _finish(recipe, task.module, out / "partial", tower)
+    if recipe.tune is None or stage == "audio":
+        return _finish(recipe, task.module, out / "model", tower)
+    if tower is None:
+        raise InputError(f"'{out}' has no text tower yet: run the stage 'text' first")
+    settings = recipe.tune.optimisation
+    tuned = AudioTask(recipe, clips, tower, anchor, settings, recipe.tune.text_lr)
+    start = {k: v for k, v in task.module.state_dict().items() if not k.startswith("text.")}
+    tuned.module.load_state_dict(start, strict=False)
+    done = run_stage(tuned, settings, out / "tune", device, listener, None, tensorboard)
+    return _finish(recipe, tuned.module, out / ("model" if done else "partial"), None)
+
+
+def _anchor(
+    recipe: Recipe, clips: Clips, corpus_texts: list[str], folder: Path
+) -> dict[str, Tensor] | None:
+    """Unit vectors of the clips' texts from the sentence encoder, where the recipe has one."""
+    text = recipe.text
+    if text.encoder is None:
+        return None
+    space = sentence_space(text.encoder, corpus_texts, text.d_out, text.even, folder)
+    wanted = all_texts(recipe.audio, clips)
+    vectors = into_space(embed_sentences(text.encoder, wanted, cache=folder), space)
+    return dict(zip(wanted, torch.from_numpy(vectors), strict=True))
+
+
+def _finish(recipe: Recipe, learner: Learner, folder: Path, tower: object) -> Path:
+    import shutil
+
+    from residual_audio.models.text_small import SmallText
+
+    shutil.rmtree(folder, ignore_errors=True)  # a model of an earlier, shorter sitting
+    text = tower if isinstance(tower, SmallText) else None
+    save_model(learner, recipe.audio, folder, {"trained": {"recipe": recipe.name}}, text)
+    return folder

@@ -1,0 +1,161 @@
+"""First stage: a small text tower learns the space of a sentence encoder from real captions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from residual_audio.files import read_json, write_json
+from residual_audio.models.text_small import SmallText, SmallTextConfig, load_bpe, train_bpe
+from residual_audio.models.weights import load_strict, read_safetensors
+from residual_audio.training.files import write_tensors
+from residual_audio.training.loop import Listener, generator, train
+from residual_audio.training.losses import cosine_distance, relational
+from residual_audio.training.recipe import TextRecipe
+from residual_audio.training.sentence import Vectors, embed_sentences, into_space, sentence_space
+
+N_HELD_OUT = 512
+"""Texts of the corpus that the tower does not learn from, to see how well it generalises."""
+
+
+class TextTask:
+    """Cosine and relational distillation of sentence vectors."""
+
+    def __init__(
+        self, tower: SmallText, texts: list[str], targets: Vectors, recipe: TextRecipe, seed: int
+    ) -> None:
+        self.module = tower
+        self.recipe = recipe
+        self.seed = seed
+        self.identity: dict[str, Any] = {"text recipe": recipe.model_dump(), "seed": seed}
+        self.look_every = max(1, recipe.optimisation.steps // 10)
+        order = np.random.default_rng(seed).permutation(len(texts))
+        held = min(N_HELD_OUT, len(texts) // 10)
+        self.held, self.learned = order[:held], order[held:]
+        self.targets = torch.from_numpy(targets)
+        self.ids = [encoded.ids for encoded in _encode(tower, texts)]
+
+    def lr_scale(self, name: str) -> float:
+        return 1.0
+
+    def rows(self, step: int) -> list[int]:
+        """This step's texts: the corpus is gone through in a new order each time."""
+        size = min(self.recipe.optimisation.batch_size, len(self.learned))
+        per_epoch = len(self.learned) // size
+        shuffle = generator(self.seed, 1, step // per_epoch)
+        order = torch.randperm(len(self.learned), generator=shuffle)
+        start = step % per_epoch * size
+        return [int(self.learned[i]) for i in order[start : start + size]]
+
+    def batch(self, rows: Iterable[int]) -> dict[str, Tensor]:
+        ids = [torch.tensor(self.ids[i]) for i in rows]
+        device = self.module.positions.device
+        padded = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=0)
+        mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(i) for i in ids], batch_first=True)
+        return {"input_ids": padded.to(device), "attention_mask": mask.to(device)}
+
+    def loss(self, step: int) -> tuple[Tensor, dict[str, float]]:
+        rows = self.rows(step)
+        out = self.module.encode(**self.batch(rows)).float()
+        target = self.targets[rows].to(out.device)
+        cosine, relation = cosine_distance(out, target), relational(out, target)
+        parts = {"cosine": float(cosine.detach()), "relational": float(relation.detach())}
+        return cosine + self.recipe.relational * relation, parts
+
+    @torch.inference_mode()
+    def look(self, step: int) -> dict[str, Any]:
+        rows = [int(i) for i in self.held]
+        out = torch.nn.functional.normalize(self.module.encode(**self.batch(rows)).float(), dim=-1)
+        target = self.targets[rows].to(out.device)
+        nearest = (out @ target.T).argmax(1) == torch.arange(len(rows), device=out.device)
+        return {
+            "held_out_cosine": float((out * target).sum(1).mean()),
+            "held_out_matched": float(nearest.float().mean()),
+            "n": len(rows),
+        }
+
+    def save_weights(self, folder: Path) -> None:
+        save_tower(self.module, folder)
+
+
+def _encode(tower: SmallText, texts: list[str]) -> list[Any]:
+    tower.tokenizer.no_padding()
+    try:
+        return list(tower.tokenizer.encode_batch(texts))
+    finally:
+        tower.tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")
+
+
+def save_tower(tower: SmallText, folder: Path) -> None:
+    """Tokenizer, config and weights in one folder."""
+    write_tensors(folder / "text.safetensors", tower.state_dict())
+    write_json(folder / "text.json", tower.config)
+    tower.save_tokenizer(folder)
+
+
+def has_tower(folder: Path) -> bool:
+    """True where a finished tower lies."""
+    return (folder / "text.safetensors").is_file()
+
+
+def load_tower(folder: Path) -> SmallText:
+    tower = SmallText.from_config(read_json(folder / "text.json"), folder)
+    load_strict(tower, read_safetensors(folder / "text.safetensors"), f"'{folder}'")
+    return tower
+
+
+def build_tower(recipe: TextRecipe, tokenizer: Any, seed: int) -> SmallText:
+    """A tower with fresh weights."""
+    config = SmallTextConfig(
+        vocabulary=recipe.vocabulary,
+        width=recipe.width,
+        depth=recipe.depth,
+        n_heads=recipe.n_heads,
+        max_tokens=recipe.max_tokens,
+        d_out=recipe.d_out,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return SmallText(config, tokenizer)
+
+
+def run_text_stage(
+    recipe: TextRecipe,
+    texts: list[str],
+    needed: list[str],
+    folder: Path,
+    seed: int,
+    device: torch.device,
+    listener: Listener,
+) -> SmallText:
+    """Vocabulary, teacher vectors, distillation; the finished tower is kept in `folder`.
+
+    `needed` are texts that are learned even where the recipe takes only a part of the corpus.
+    """
+    if has_tower(folder):
+        return load_tower(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "tokenizer.json").is_file():
+        tokenizer = load_bpe(folder / "tokenizer.json")
+    else:
+        tokenizer = train_bpe(texts, recipe.vocabulary)
+        (folder / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
+    tower = build_tower(recipe, tokenizer, seed)
+    if recipe.encoder is None:  # learned together with the audio
+        return tower
+    space = sentence_space(recipe.encoder, texts, recipe.d_out, recipe.even, folder)
+    if recipe.n_texts:
+        texts = list(dict.fromkeys([*texts[:: max(1, len(texts) // recipe.n_texts)], *needed]))
+    listener.tell(f"sentence vectors of {len(texts)} texts")
+    vectors = into_space(embed_sentences(recipe.encoder, texts, cache=folder), space)
+    task = TextTask(tower, texts, vectors, recipe, seed)
+    listener.tell(f"text tower: {sum(p.numel() for p in tower.parameters()):,} parameters")
+    done = train(task, recipe.optimisation, folder, device, listener.report)
+    if done == recipe.optimisation.steps:
+        save_tower(tower, folder)
+    return tower

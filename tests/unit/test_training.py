@@ -1,0 +1,421 @@
+"""Training laws: loss falls, resume equals uninterrupted, one seed gives one set of weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from residual_audio.errors import InputError, StoreError
+from residual_audio.models.text_small import SmallText, SmallTextConfig, load_bpe, train_bpe
+from residual_audio.training import augment as aug
+from residual_audio.training.batches import Batches, share_out
+from residual_audio.training.clips import hold_out, load_clips
+from residual_audio.training.files import LineLog, read_arrays, read_tensors
+from residual_audio.training.loop import generator, schedule
+from residual_audio.training.losses import multi_positive, relational, symmetric_contrastive
+from residual_audio.training.recipe import Augmentation, Optimisation, Recipe, load_recipe
+from residual_audio.training.run import run_training
+from residual_audio.training.sentence import even_out, into_space
+from residual_audio.training.texts import cut_phrases, readable_title
+
+STEPS = 8
+
+
+def tiny_recipe(**audio: object) -> Recipe:
+    """An HTS-AT of a few thousand weights on a few synthetic clips."""
+    classes = "drum,siren,rain,heartbeat"
+    base = {
+        "encoder": {
+            "embed_dim": 8,
+            "depths": [1, 1],
+            "n_heads": [2, 2],
+            "window": 4,
+            "spec_size": 64,
+            "n_mels": 64,
+        },
+        "front_end": "tiny",
+        "head": "mlp",
+        "d_hidden": 16,
+        "data": [
+            {"dataset": "synthetic", "options": {"n_clips": 16, "classes": classes}, "share": 3.0},
+            {"dataset": "synthetic", "options": {"n_clips": 4, "kind": "order"}, "share": 1.0},
+        ],
+        "text_lr": 1.0,
+        "track": {"every": 4, "n_clips": 8},
+        "optimisation": {
+            "steps": STEPS,
+            "batch_size": 8,
+            "lr": 5e-3,
+            "ema": 0.5,
+            "checkpoint_every": 3,
+            "snapshots": 2,
+            "precision": "float32",
+        },
+    }
+    text = {"vocabulary": 300, "width": 16, "depth": 1, "n_heads": 2, "d_out": 8}
+    return Recipe.model_validate({"name": "tiny", "seed": 3, "text": text, "audio": base | audio})
+
+
+@pytest.fixture(autouse=True)
+def _small_and_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A front-end of 65 frames, and one thread, whatever the machine has."""
+    from dataclasses import replace
+
+    from residual_audio.audio import specs
+
+    tiny = replace(specs.NANO, n_samples=32_000, hop_length=512)
+    monkeypatch.setattr(specs, "TINY", tiny, raising=False)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the uninterrupted run, shared by the tests that compare with it."""
+    return tmp_path_factory.mktemp("whole")
+
+
+def run(recipe: Recipe, out: Path, stop_after: int | None = None) -> Path:
+    return run_training(recipe, Path(), out, torch.device("cpu"), stop_after=stop_after)
+
+
+def trained(out: Path) -> Path:
+    """The uninterrupted run, made once."""
+    if not (out / "model").is_dir():
+        run(tiny_recipe(), out)
+    return out
+
+
+def weights(out: Path) -> dict[str, torch.Tensor]:
+    return read_tensors(out / "audio" / "checkpoint.safetensors")
+
+
+def test_loss_falls_and_the_model_loads(whole: Path, tmp_path: Path) -> None:
+    log = LineLog(trained(whole) / "audio" / "log.jsonl").read()
+    losses = [line["loss"] for line in log]
+    assert [line["step"] for line in log] == list(range(1, STEPS + 1))
+    assert np.mean(losses[-2:]) < 0.9 * np.mean(losses[:2])
+
+    from residual_audio.models.native import load
+
+    model = load(whole / "model")
+    prompts = model.embed_text(["the sound of rain", "a drum"])
+    wave = np.random.default_rng(0).standard_normal(32_000).astype(np.float32) * 0.1
+    audio = model.embed_audio([wave])
+    np.testing.assert_allclose(np.linalg.norm(prompts, axis=1), 1, atol=1e-5)
+    assert audio.shape == (1, 8)
+    assert model.logit_scale > 1
+    snapshots = sorted(p.name for p in (whole / "audio" / "snapshots").iterdir())
+    assert snapshots == ["step-000004", "step-000008"]
+
+
+def test_tracking_follows_every_head(whole: Path) -> None:
+    looks = LineLog(trained(whole) / "audio" / "tracking.jsonl").read()
+    assert [look["step"] for look in looks] == [0, 4, 8]
+    last = looks[-1]
+    assert last["heads"] == ["s0.b0.h0", "s0.b0.h1", "s1.b0.h0", "s1.b0.h1"]
+    for column in ("pca_90", "pca_99", "pr"):
+        assert len(last[column]) == 4
+        assert all(v is None or v >= 1 for v in last[column])
+    assert 0 <= last["modality_gap"] <= 2
+    assert 1 <= last["rankme_audio"] <= 8
+    assert looks[0]["pr"] != last["pr"]
+    spectra = read_arrays(whole / "audio" / "tracking" / "step-000008.safetensors")
+    assert spectra["s1.b0.attention"].shape == (2, 8)
+
+
+def test_resume_equals_uninterrupted(whole: Path, tmp_path: Path) -> None:
+    trained(whole)
+    part = run(tiny_recipe(), tmp_path, stop_after=5)
+    assert part.name == "partial"
+    assert run(tiny_recipe(), tmp_path).name == "model"
+    same = LineLog(whole / "audio" / "log.jsonl").read()
+    assert LineLog(tmp_path / "audio" / "log.jsonl").read() == same
+    a, b = weights(whole), weights(tmp_path)
+    assert a.keys() == b.keys()
+    assert any(key.startswith("optimiser/exp_avg/") for key in a)
+    for key in a:
+        assert torch.equal(a[key], b[key]), key
+    assert (whole / "model" / "model.safetensors").read_bytes() == (
+        tmp_path / "model" / "model.safetensors"
+    ).read_bytes()
+
+
+def test_lines_after_the_checkpoint_are_not_logged_twice(whole: Path, tmp_path: Path) -> None:
+    """A crash between checkpoints: steps 4 and 5 are logged, but the state is that of step 3."""
+    import shutil
+
+    run(tiny_recipe(), tmp_path, stop_after=3)
+    log = tmp_path / "audio" / "log.jsonl"
+    with log.open("a") as file:
+        file.write('{"step": 4, "loss": 99.0}\n{"step": 5, "lo')
+    run(tiny_recipe(), tmp_path)
+    assert LineLog(log).read() == LineLog(trained(whole) / "audio" / "log.jsonl").read()
+    shutil.rmtree(tmp_path)
+
+
+def test_same_seed_same_weights_other_seed_other_weights(whole: Path, tmp_path: Path) -> None:
+    trained(whole)
+    run(tiny_recipe(), tmp_path / "again")
+    run(tiny_recipe().model_copy(update={"seed": 4}), tmp_path / "other")
+    a, b, c = weights(whole), weights(tmp_path / "again"), weights(tmp_path / "other")
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    key = "model/encoder.stages.1.0.qkv.weight"
+    assert not torch.equal(a[key], c[key])
+
+
+def test_another_recipe_does_not_resume(whole: Path) -> None:
+    trained(whole)
+    changed = tiny_recipe(temperature=0.2)
+    with pytest.raises(StoreError, match="another audio recipe"):
+        run(changed, whole)
+
+
+def test_frozen_text_does_not_move(tmp_path: Path) -> None:
+    run(tiny_recipe(text_lr=0.0), tmp_path, stop_after=2)
+    first = {k: v.clone() for k, v in weights(tmp_path).items() if k.startswith("model/text.")}
+    run(tiny_recipe(text_lr=0.0), tmp_path, stop_after=4)
+    later = weights(tmp_path)
+    assert first
+    assert all(torch.equal(value, later[key]) for key, value in first.items())
+
+
+def test_muon_trains_and_resumes(tmp_path: Path) -> None:
+    base = tiny_recipe().audio.optimisation.model_copy(update={"optimiser": "muon", "steps": 4})
+    recipe = tiny_recipe(optimisation=base.model_dump(), track={"every": 0})
+    run(recipe, tmp_path / "a")
+    run(recipe, tmp_path / "b", stop_after=2)
+    run(recipe, tmp_path / "b")
+    a, b = weights(tmp_path / "a"), weights(tmp_path / "b")
+    assert any("momentum" in key for key in a)
+    assert all(torch.equal(a[key], b[key]) for key in a)
+
+
+# losses
+
+
+def test_one_positive_is_info_nce() -> None:
+    logits = torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
+    expected = torch.nn.functional.cross_entropy(logits, torch.arange(6))
+    torch.testing.assert_close(multi_positive(logits, torch.eye(6)), expected)
+
+
+def test_ignored_pairs_do_not_count() -> None:
+    """Making an ignored pair as similar as one likes changes nothing."""
+    logits = torch.randn(4, 5, generator=torch.Generator().manual_seed(1))
+    positive = torch.eye(4, 5)
+    ignore = torch.zeros(4, 5, dtype=torch.bool)
+    ignore[0, 3] = True
+    changed = logits.clone()
+    changed[0, 3] = 50.0
+    a, b = multi_positive(logits, positive, ignore), multi_positive(changed, positive, ignore)
+    torch.testing.assert_close(a, b)
+    assert multi_positive(changed, positive) > b + 1
+
+
+def test_contrastive_is_symmetric_in_its_sides() -> None:
+    source = torch.Generator().manual_seed(2)
+    audio, text = (torch.nn.functional.normalize(torch.randn(5, 4, generator=source)) for _ in "ab")
+    positive = (torch.rand(5, 5, generator=source) > 0.5).float() + torch.eye(5)
+    scale = torch.tensor(7.0)
+    torch.testing.assert_close(
+        symmetric_contrastive(audio, text, scale, positive),
+        symmetric_contrastive(text, audio, scale, positive.T),
+    )
+
+
+def test_relational_loss_is_blind_to_rotation() -> None:
+    source = torch.Generator().manual_seed(3)
+    x = torch.randn(10, 6, generator=source)
+    q = torch.linalg.qr(torch.randn(6, 6, generator=source))[0]
+    assert float(relational(x @ q, x)) == pytest.approx(0, abs=1e-5)
+    assert float(relational(torch.randn(10, 6, generator=source), x)) > 0.01
+
+
+# batches and augmentation
+
+
+def test_batches_cover_an_epoch_once_and_respect_shares(tmp_path: Path) -> None:
+    recipe = tiny_recipe()
+    clips = load_clips(recipe.audio, Path(), tmp_path, 0)
+    batches = Batches(recipe.audio, clips, 0, 8)
+    assert batches.counts == [6, 2]
+    rows = torch.cat([batches.rows(step) for step in range(8)])
+    drawn = rows[clips.sources[rows] == 0]
+    assert sorted(drawn[:16].tolist()) == list(range(16))
+    batch = batches.at(5)
+    positive, related = batch.positives()
+    assert bool(positive.diagonal().all())
+    assert bool((positive <= related).all())
+    assert torch.equal(batch.movable, clips.labels[batch.rows] >= 0)
+    target, allowed = batch.class_targets(clips)
+    assert bool((target <= allowed.float()).all())
+    assert share_out(10, [1.0, 1.0, 1.0]) == [4, 3, 3]
+
+
+def test_positives_join_a_class_but_not_captions(tmp_path: Path) -> None:
+    from residual_audio.training.batches import Batch
+
+    batch = Batch(
+        rows=torch.arange(4),
+        texts=["rain", "drops fall on a roof", "a drum", "first rain, then a drum"],
+        general=torch.tensor([True, False, True, False]),
+        labels=torch.tensor([0, 0, 1, -1]),
+        sources=torch.zeros(4, dtype=torch.long),
+        movable=torch.tensor([True, True, True, False]),
+        prompts=[],
+    )
+    positive, related = batch.positives()
+    assert positive[1, 0]  # a class prompt fits the other clip of the class
+    assert not positive[0, 1]  # somebody else's caption does not have to
+    assert related[0, 1]  # but it is no negative either
+    assert not related[3, :3].any()
+
+
+def test_groups_are_held_out_whole() -> None:
+    groups = [f"g{i // 4}" for i in range(40)]
+    held = hold_out(groups, 0.3, 0)
+    assert int(held.sum()) == 12
+    assert all(len(set(held[4 * i : 4 * i + 4].tolist())) == 1 for i in range(10))
+
+
+def test_sounds_add_in_power() -> None:
+    ten = torch.tensor(10.0)
+    assert float(aug.add_db(ten, ten)) == pytest.approx(13.0103, abs=1e-3)
+    assert float(aug.add_db(ten, torch.tensor(-100.0))) == pytest.approx(10.0, abs=1e-3)
+
+
+def test_order_clips_are_neither_rolled_nor_mixed() -> None:
+    x = torch.randn(6, 40, 8, generator=torch.Generator().manual_seed(0)) * 10 - 40
+    movable = torch.tensor([True, True, True, False, False, True])
+    only_time = Augmentation(
+        gain_db=0, tilt_db=0, speed=0, pitch=0, noise=0, mix=0.5, cut=0.5, masks=0
+    )
+    done = aug.augment(x, movable, only_time, -200.0, generator(0, 1))
+    torch.testing.assert_close(done.features[~movable], x[~movable])
+    assert not torch.equal(done.features[movable], x[movable])
+    assert bool((done.own[~movable] == 1).all())
+    assert torch.equal(done.partner[~movable], torch.arange(6)[~movable])
+    assert bool(movable[done.partner[movable]].all())
+
+
+def test_augmentation_is_off_when_everything_is_zero() -> None:
+    x = torch.randn(4, 30, 8, generator=torch.Generator().manual_seed(1)) * 10 - 40
+    off = Augmentation(
+        shift=False, gain_db=0, tilt_db=0, speed=0, pitch=0, noise=0, mix=0, cut=0, masks=0
+    )
+    done = aug.augment(x, torch.ones(4, dtype=torch.bool), off, -200.0, generator(0, 2))
+    torch.testing.assert_close(done.features, x)
+
+
+# texts
+
+
+def test_bpe_spells_anything_and_survives_the_disk(tmp_path: Path) -> None:
+    tokenizer = train_bpe(["a dog barks", "rain falls on a roof"], 300)
+    tower = SmallText(
+        SmallTextConfig(vocabulary=300, width=16, depth=1, n_heads=2, d_out=4), tokenizer
+    )
+    tower.save_tokenizer(tmp_path)
+    texts = ["Ünknown ☂ words", "a dog barks", ""]
+    again = SmallText.from_config(tower.config, tmp_path)
+    again.load_state_dict(tower.state_dict())
+    out = tower(texts)
+    assert bool(torch.isfinite(out).all())
+    torch.testing.assert_close(out, again(texts))
+    # padding does not leak: a text alone equals the text in a batch
+    torch.testing.assert_close(tower([texts[1]])[0], out[1], atol=1e-5, rtol=1e-5)
+    with pytest.raises(InputError, match="expected a list"):
+        tower([])
+    with pytest.raises(Exception, match=r"tokenizer"):
+        load_bpe(tmp_path / "nothing.json")
+
+
+def test_titles_and_phrases_read_like_words() -> None:
+    assert readable_title("Vacuum_Cleaner-SamsungEasy 1300.wav") == "vacuum cleaner samsung easy"
+    assert cut_phrases("A dog barks while rain falls, and a man speaks.") == [
+        "a dog barks",
+        "rain falls",
+        "a man speaks",
+    ]
+
+
+def test_evening_out_whitens_at_one() -> None:
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal((500, 6)) * [5, 4, 3, 2, 1, 0.5] + 3).astype(np.float32)
+    matrix, offset = even_out(x, 4, 1.0)
+    moved = x @ matrix + offset
+    np.testing.assert_allclose(np.cov(moved.T, bias=True), np.eye(4), atol=1e-3)
+    np.testing.assert_allclose(
+        np.linalg.norm(into_space(x, (matrix, offset)), axis=1), 1, atol=1e-5
+    )
+
+
+def test_text_distillation_learns(tmp_path: Path) -> None:
+    from residual_audio.training.loop import train
+    from residual_audio.training.recipe import TextRecipe
+    from residual_audio.training.text_stage import TextTask, load_tower, save_tower
+
+    words = ["rain", "dog", "bell", "engine", "wind", "door"]
+    texts = [f"{a} and {b}" for a in words for b in words]
+    # a made-up teacher: a sentence is the sum of its words
+    table = np.random.default_rng(0).standard_normal((len(words), 8))
+    targets = np.array(
+        [table[words.index(a)] + table[words.index(b)] for a in words for b in words]
+    )
+    targets = (targets / np.linalg.norm(targets, axis=1, keepdims=True)).astype(np.float32)
+    settings = Optimisation(steps=60, batch_size=16, lr=1e-2, ema=0.5, weight_decay=0)
+    recipe = TextRecipe(
+        vocabulary=320, width=16, depth=1, n_heads=2, d_out=8, optimisation=settings
+    )
+    config = SmallTextConfig(vocabulary=320, width=16, depth=1, n_heads=2, d_out=8)
+    torch.manual_seed(0)
+    tower = SmallText(config, train_bpe(texts, 320))
+    train(TextTask(tower, texts, targets, recipe, 0), settings, tmp_path, torch.device("cpu"))
+    looks = LineLog(tmp_path / "tracking.jsonl").read()
+    assert looks[-1]["held_out_cosine"] > max(0.6, looks[0]["held_out_cosine"] + 0.2)
+    save_tower(tower, tmp_path / "tower")
+    torch.testing.assert_close(load_tower(tmp_path / "tower")(texts[:3]), tower(texts[:3]))
+
+
+# recipes
+
+
+def test_the_bundled_recipe_is_valid_and_keeps_fold_4_out() -> None:
+    recipe = load_recipe("nano")
+    esc50 = next(part for part in recipe.audio.data if part.dataset == "esc50")
+    assert esc50.folds == (1, 2, 3)
+    assert {part.dataset for part in recipe.audio.data} == {"esc50", "synthetic"}
+    assert any(source.where == {"fold": "4"} for source in recipe.text.hold_out)
+
+
+def test_settings_lie_over_a_recipe_and_mistakes_are_named(tmp_path: Path) -> None:
+    recipe = load_recipe("nano", ["audio.optimisation.lr=0.001", "name=mine"])
+    assert recipe.audio.optimisation.lr == 0.001
+    assert recipe.name == "mine"
+    with pytest.raises(InputError, match=r"audio\.optimisation\.lr"):
+        load_recipe("nano", ["audio.optimisation.lr=fast"])
+    with pytest.raises(InputError, match=r"section\.key=value"):
+        load_recipe("nano", ["audio"])
+    with pytest.raises(InputError, match="no recipe 'nix'"):
+        load_recipe("nix")
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"name": "x", "audio": {"colour": 1}}))
+    with pytest.raises(InputError, match="colour"):
+        load_recipe(path)
+
+
+def test_schedule_warms_up_and_falls() -> None:
+    settings = Optimisation(steps=100, warmup=0.1, final=0.01)
+    rates = [schedule(step, settings) for step in range(100)]
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == pytest.approx(1.0)
+    assert np.argmax(rates) in (9, 10)
+    assert rates[-1] < 0.02
