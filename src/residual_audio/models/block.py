@@ -58,22 +58,25 @@ class Block(nn.Module):
                 tap("raw", attention, heads)
         if tap is not None and maps is not None:
             tap("maps", attention, maps)
-        out = self._finish(attention, linear(self.proj, raw), tap, points, edit)
-        x = x + out
+        x = self._add(x, attention, self.proj, raw, tap, edit)
         hidden = linear(self.fc1, self.norm2(x), gelu=True)
-        out = self._finish(mlp, linear(self.fc2, hidden), tap, points, edit)
-        return x + out, values
+        return self._add(x, mlp, self.fc2, hidden, tap, edit), values
 
     @staticmethod
-    def _finish(
-        site: Site, out: Tensor, tap: Tap | None, points: frozenset[str], edit: Edit
+    def _add(
+        x: Tensor, site: Site, layer: nn.Linear, inner: Tensor, tap: Tap | None, edit: Edit
     ) -> Tensor:
+        """The stream with what a site adds; that is formed on its own only if somebody asks."""
         change = edit.get((site, "out"))
+        tapped = tap is not None and "out" in tap.points
+        if change is None and not tapped:
+            return linear(layer, inner, add=x)
+        out = linear(layer, inner)
         if change is not None:
             out = change(out)
-        if tap is not None and "out" in points:
+        if tap is not None and tapped:
             tap("out", site, out)
-        return out
+        return x + out
 
 
 def scaled_attention(

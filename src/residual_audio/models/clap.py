@@ -89,10 +89,18 @@ class AudioTextModel(nn.Module):
         `first`; `center` and `tile` cut windows of the length it was trained on.
         """
         n_samples = self.spec.n_samples
-        any_length = self.spec.fusion or getattr(self._encoder, "any_length", False)
-        if long == "first" and any_length:
+        if long == "first" and self.any_length:
             n_samples = max(n_samples, len(samples))
         return fit_windows(samples, n_samples, self.spec.short, long)
+
+    @property
+    def any_length(self) -> bool:
+        """Whether the model reads all of a clip that is longer than its window."""
+        return self.spec.fusion or bool(getattr(self._encoder, "any_length", False))
+
+    def reads_s(self, long: LongPolicy) -> float | None:
+        """Seconds of a clip that are looked at; None for all."""
+        return self.spec.duration_s if long == "first" and not self.any_length else None
 
     @torch.inference_mode()
     def embed_audio(
@@ -143,7 +151,8 @@ class AudioTextModel(nn.Module):
 
         def read(item: AudioInput) -> Embedding:
             if isinstance(item, (str, Path)):
-                return self.windows(load_audio(Path(item), self.sample_rate_hz), long)
+                wave = load_audio(Path(item), self.sample_rate_hz, self.reads_s(long))
+                return self.windows(wave, long)
             wave = np.asarray(item, np.float32)
             if not np.isfinite(wave).all():
                 raise AudioError("a waveform holds NaN or infinite samples")

@@ -311,11 +311,11 @@ class HTSAT(nn.Module):
 
     def image(self, features: Tensor) -> Tensor:
         """Log-mel [n, frame, mel] → folded image [n, 1, spec, spec] (frequency up, time across)."""
-        x = self.mel_norm(features.transpose(1, 2))  # n mel frame
+        x = self.mel_norm(features.flatten(0, 1)).view_as(features)
         x = resize_frames(x, self.config.n_frames)
-        n, mel, frame = x.shape
+        n, frame, mel = x.shape
         fold = self.config.spec_size // mel
-        x = x.view(n, mel, fold, frame // fold).transpose(1, 2)  # n segment mel frame
+        x = x.view(n, fold, frame // fold, mel).transpose(2, 3)  # n segment mel frame
         return x.reshape(n, 1, fold * mel, frame // fold)
 
     def embed(self, features: Features) -> Tensor:
@@ -380,18 +380,24 @@ class HTSAT(nn.Module):
 
 
 def resize_frames(x: Tensor, n_frames: int) -> Tensor:
-    """[n, mel, frame] → [n, mel, n_frames] by bicubic interpolation with aligned corners."""
-    if x.shape[-1] == n_frames:
+    """[n, frame, mel] → [n, n_frames, mel] by bicubic interpolation with aligned corners."""
+    if x.shape[1] == n_frames:
         return x
-    if x.shape[-1] > n_frames:
-        raise InputError(f"{x.shape[-1]} frames do not fit the encoder's {n_frames}")
-    return x @ bicubic_matrix(x.shape[-1], n_frames).to(x)
+    if x.shape[1] > n_frames:
+        raise InputError(f"{x.shape[1]} frames do not fit the encoder's {n_frames}")
+    frames, weights = bicubic_taps(x.shape[1], n_frames)
+    return sum(
+        x.index_select(1, frame.to(x.device)) * weight.to(x)[:, None]
+        for frame, weight in zip(frames, weights, strict=True)
+    )
 
 
 @lru_cache(maxsize=8)
-def bicubic_matrix(n_in: int, n_out: int) -> Tensor:
-    """[n_in, n_out] weights of torch's bicubic interpolation (a = −0.75, edges repeated)."""
+def bicubic_taps(n_in: int, n_out: int) -> tuple[Tensor, Tensor]:
+    """[4, n_out] frames and weights of torch's bicubic interpolation (a = −0.75)."""
     with torch.inference_mode(False):  # cached: it must serve passes with gradients too
         identity = torch.eye(n_in, dtype=torch.float32)[None, None]
         size = (n_in, n_out)
-        return F.interpolate(identity, size=size, mode="bicubic", align_corners=True)[0, 0]
+        matrix = F.interpolate(identity, size=size, mode="bicubic", align_corners=True)[0, 0]
+        frames = matrix.abs().topk(4, dim=0).indices
+        return frames, matrix.gather(0, frames)

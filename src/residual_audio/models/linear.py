@@ -16,11 +16,15 @@ from torch.nn import functional as F
 _FUSED: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 
 
-def linear(layer: nn.Linear, x: Tensor, *, gelu: bool = False) -> Tensor:
-    """x Wᵀ + b, and the exact GELU of it if asked."""
+def linear(layer: nn.Linear, x: Tensor, *, gelu: bool = False, add: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b; the exact GELU of it, or its sum with another tensor, if asked."""
     if _can_fuse(x):
+        if add is not None:
+            return _FUSED.binary(x, add, layer.weight, layer.bias, "add")
         return _FUSED(x, layer.weight, layer.bias, "gelu" if gelu else "none", [], "none")
     out = layer(x)
+    if add is not None:
+        return add + out
     return F.gelu(out) if gelu else out
 
 
