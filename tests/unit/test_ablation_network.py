@@ -62,6 +62,7 @@ def batches(features: Tensor, size: int = 3) -> list[tuple[Tensor, Tensor]]:
     return list(zip(torch.arange(len(features)).split(size), features.split(size), strict=True))
 
 
+@torch.no_grad()
 def naive(
     model: TinyModel, features: Tensor, judge: Judge, edit: dict, measure: str = "margin"
 ) -> np.ndarray:
@@ -89,7 +90,7 @@ def test_exact_equals_a_full_forward_with_the_head_zeroed(model, features, judge
         edit = {(sites[head.stage, head.block], "raw"): zero_head(head.head)}
         for measure in ("margin", "loss", "shift"):
             want = naive(model, features, judge, edit, measure)
-            np.testing.assert_allclose(found.after[measure][i], want, atol=2e-6)
+            np.testing.assert_allclose(found.after[measure][i], want, atol=2e-5)
         worst = max(worst, abs(found.delta("margin")[i]).max())
     assert worst > 1e-3  # the heads do matter: the comparison was not of nothing with nothing
 
@@ -104,7 +105,7 @@ def test_sites_stages_and_sets_equal_a_full_forward(model, features, judge, name
         model, batches(features), judge, [unit, *units_of(sites, "mlp")[:2]], mode=mode, means=means
     )
     want = naive(model, features, judge, remove(unit, sites, mode, means))
-    np.testing.assert_allclose(found.after["margin"][0], want, atol=2e-6)
+    np.testing.assert_allclose(found.after["margin"][0], want, atol=2e-5)
 
 
 def test_resample_takes_the_value_of_the_clip_before(model, features, judge):
@@ -119,7 +120,7 @@ def test_resample_takes_the_value_of_the_clip_before(model, features, judge):
         return x
 
     want = naive(model, features, judge, {(site, "raw"): swap})
-    np.testing.assert_allclose(found.after["margin"][0], want, atol=2e-6)
+    np.testing.assert_allclose(found.after["margin"][0], want, atol=2e-5)
 
 
 def test_resample_with_a_single_clip_is_refused(model, features, judge):
@@ -138,10 +139,11 @@ def test_means_are_of_the_space_they_replace(model, features):
         def __call__(self, point, where, value):
             seen[where, point] = value.mean((0, 1))
 
-    model.encoder.encode(features, tap=Tap())
+    with torch.no_grad():
+        model.encoder.encode(features, tap=Tap())
     for (site, point), value in seen.items():
         table = means.raw if point == "raw" else means.out
-        torch.testing.assert_close(table[site], value, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(table[site], value, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("mode", ["zero", "mean"])

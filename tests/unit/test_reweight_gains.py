@@ -47,7 +47,8 @@ class TinyModel:
 
     def embed(self, features: Tensor, gains: NetworkGains | None = None) -> Tensor:
         if gains is None:
-            return self.joint(self.encoder.encode(features))
+            with torch.no_grad():
+                return self.joint(self.encoder.encode(features))
         return self.joint(gains.output(self.encoder.encode(features, edit=gains.edit())))
 
 
@@ -100,6 +101,7 @@ UNITS = [
     ["s0", "s3"],
     ["output"],
     ["s2.b0.h0", "s2.b0.attention", "s2", "output"],
+    ["s1.b1.mlp", "s3.b1.mlp", "s1.b1.h0"],
 ]
 
 

@@ -203,6 +203,8 @@ def removal(
         elif values is not None:
             value = values[site, "raw"][:, heads].transpose(0, 1)  # place token d_head
         edit[site, "raw"] = _replace(len(units), copies, heads, value)
+        # asks for the site's output on its own, so that it may be larger than the stream it joins
+        edit[site, "out"] = _unchanged
     for site, rows in out.items():
         value = 0.0
         if mode == "mean" and means is not None:
@@ -211,6 +213,10 @@ def removal(
             value = values[site, "out"]
         edit[site, "out"] = _replace(len(units), torch.tensor(rows), None, value)
     return edit
+
+
+def _unchanged(x: Tensor) -> Tensor:
+    return x
 
 
 def _replace(

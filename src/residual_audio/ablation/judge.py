@@ -70,6 +70,10 @@ class Judge:
         positive[torch.as_tensor(owner), torch.arange(len(texts))] = True
         return cls(_unit(texts), positive, scale)
 
+    def at(self, clips: np.ndarray) -> Judge:
+        """The same for these clips only, in this order."""
+        return Judge(self.texts, self.positive[torch.as_tensor(clips)], self.scale)
+
     def logits(self, joint: Tensor) -> Tensor:
         """Cosines at the model's temperature: [..., text]."""
         return self.scale * (F.normalize(joint, dim=-1) @ self.texts.T.to(joint))

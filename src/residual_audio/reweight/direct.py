@@ -8,7 +8,7 @@ product. A coarse gain scales a whole centred contribution [clip, latent].
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,8 +52,18 @@ class DirectTerms:
         if k:
             out = out + (self.amplitudes[rows] * scale[:k]) @ self.axes
         if self.whole.shape[1]:
-            out = out + torch.einsum("cud,u->cd", self.whole[rows], scale[k:])
+            out = out + torch.matmul(scale[k:], self.whole[rows])
         return out
+
+    def at(self, rows: FloatArray) -> DirectTerms:
+        """The same for these clips only, in this order."""
+        index = torch.as_tensor(rows)
+        return replace(
+            self,
+            base=self.base[index],
+            amplitudes=self.amplitudes[index],
+            whole=self.whole[index],
+        )
 
     def vector(self, gains: Mapping[str, FloatArray]) -> Tensor:
         """Gains by unit as one vector."""

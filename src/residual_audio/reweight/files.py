@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from safetensors.numpy import save
 
 from residual_audio import provenance
 from residual_audio.errors import InputError
+from residual_audio.files import write_bytes, write_json
 from residual_audio.reweight.gains import check_gains, moved, n_gains
 from residual_audio.types import FloatArray, Gains, Spectrum
 
@@ -30,7 +30,6 @@ def save_gains(gains: Gains, path: Path) -> Path:
     """Write the three files and return the path of the first."""
     path = gains_path(path)
     check_gains(gains)
-    path.parent.mkdir(parents=True, exist_ok=True)
     units = list(gains.gains)
     spectra = _spectra_bytes({unit: gains.spectra[unit] for unit in units})
     digest = hashlib.sha256(spectra).hexdigest()
@@ -56,9 +55,9 @@ def save_gains(gains: Gains, path: Path) -> Path:
         "moved_most": provenance.plain(moved(gains)),
         "written_by": provenance.collect(),
     }
-    _write(spectra_path(path), spectra)
-    _write(path.with_suffix(".json"), json.dumps(card, indent=2, allow_nan=False).encode())
-    _write(path, save({"gains": flat}, header))
+    write_bytes(spectra_path(path), spectra)
+    write_json(path.with_suffix(".json"), card)
+    write_bytes(path, save({"gains": flat}, header))
     return path
 
 
@@ -129,12 +128,3 @@ def _read(path: Path, what: str) -> tuple[dict[str, str], dict[str, FloatArray]]
             return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise InputError(f"'{path}' cannot be read as {what}: {error}") from error
-
-
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +17,9 @@ from torch import Tensor
 from residual_audio.errors import InputError
 from residual_audio.reweight.objectives import Objective
 
-Embed = Callable[[Tensor], Tensor]
-"""Clip numbers → joint embeddings [clip, d], differentiable in the parameters."""
+Rows = Tensor | slice
+Embed = Callable[[Any], Tensor]
+"""Clip numbers (a tensor, or a slice where they are a run) → joint embeddings [clip, d]."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,9 @@ class FitSettings:
     """How to fit. The defaults were chosen on training folds only."""
 
     epochs: int = 60
-    learning_rate: float = 0.03
-    batch_size: int = 64
+    learning_rate: float = 0.1
+    batch_size: int | None = 64
+    """None: all clips in one step."""
     l2: float = 0.0
     """Pull back to the start (1 for gains), decoupled from the gradient as in AdamW:
     λ ← λ − rate · l2 · (λ − 1) a step."""
@@ -78,12 +81,9 @@ def fit(
     best_epoch, best_loss = 0, _loss_on(embed, objective, held) if held is not None else np.inf
     train_losses, held_losses = [], [best_loss] if held is not None else []
     for epoch in range(1, epochs + 1):
-        order = rows[torch.randperm(len(rows), generator=generator)]
         summed = 0.0
-        for batch in order.split(settings.batch_size):
-            if len(batch) < 2:
-                continue
-            loss = objective(embed(batch), batch)
+        for batch in _batches(rows, settings.batch_size, generator):
+            loss = objective(embed(as_run(batch)), batch)
             if not bool(torch.isfinite(loss)):
                 raise InputError(
                     f"the loss is {loss.item()} in epoch {epoch}: lower the learning rate "
@@ -132,6 +132,22 @@ def fit_and_refit(
     return replace(chosen, seconds=chosen.seconds + again.seconds, refitted=True)
 
 
+def _batches(rows: Tensor, size: int | None, generator: torch.Generator) -> Sequence[Tensor]:
+    """All rows as they are, or shuffled and cut; a lone last clip waits for the next epoch."""
+    if size is None or size >= len(rows):
+        return [rows]
+    order = rows[torch.randperm(len(rows), generator=generator)]
+    return [batch for batch in order.split(size) if len(batch) > 1]
+
+
+def as_run(rows: Tensor) -> Rows:
+    """Consecutive clip numbers as a slice, so that taking them copies nothing."""
+    first = int(rows[0])
+    if bool((rows == torch.arange(first, first + len(rows))).all()):
+        return slice(first, first + len(rows))
+    return rows
+
+
 @torch.no_grad()
 def _constrain(
     parameters: Sequence[Tensor], first: Sequence[Tensor], settings: FitSettings
@@ -148,6 +164,6 @@ def _constrain(
 
 
 @torch.no_grad()
-def _loss_on(embed: Embed, objective: Objective, rows: Tensor, chunk: int = 256) -> float:
-    parts = [(objective(embed(r), r), len(r)) for r in rows.split(chunk)]
+def _loss_on(embed: Embed, objective: Objective, rows: Tensor, chunk: int = 512) -> float:
+    parts = [(objective(embed(as_run(r)), r), len(r)) for r in rows.split(chunk)]
     return float(sum(float(value) * n for value, n in parts) / len(rows))

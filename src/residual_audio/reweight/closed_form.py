@@ -1,0 +1,59 @@
+"""Gains in closed form: least squares on the class scores, one linear system, no training.
+
+With coordinates a [clip, k] and V [k, class] the change of each class score for a step along each
+component (the joint head linearised), the scores are  S(λ) = S₀ + (a ∘ (λ − 1)) V.  The gains that
+bring them nearest to targets Y, with a pull α towards 1, solve
+
+    ((aᵀa) ∘ (V Vᵀ) + α I) (λ − 1) = [ aᵀ (Y − S₀) ∘ V ] 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from residual_audio.reweight.direct import DirectTerms
+from residual_audio.types import FloatArray
+
+
+def jacobian(from_latent: torch.nn.Module, latent: FloatArray) -> FloatArray:
+    """d joint / d latent at the mean latent: [D, d]."""
+    point = torch.as_tensor(latent.mean(0), dtype=torch.float32)
+    found = torch.autograd.functional.jacobian(from_latent.from_latent, point[None])  # type: ignore[operator, arg-type]
+    return found[0, :, 0].T.numpy().astype(np.float64)
+
+
+class LeastSquares:
+    """The system for one training set; solving for another α costs one factorisation less."""
+
+    def __init__(
+        self, terms: DirectTerms, rows: np.ndarray, to_classes: FloatArray, start: FloatArray
+    ) -> None:
+        """`to_classes` [D, class] linearises the class scores, now `start` [clip, class]."""
+        a = terms.amplitudes[rows].numpy().astype(np.float64)
+        v = terms.axes.numpy().astype(np.float64) @ to_classes  # component class
+        self._gram = (a.T @ a) * (v @ v.T)
+        self._values, self._vectors = np.linalg.eigh(self._gram)
+        self._a, self._v, self._start = a, v, start
+
+    def solve(self, targets: FloatArray, alphas: Sequence[float]) -> list[Tensor]:
+        """λ for each α, which is relative to the mean diagonal of the system."""
+        right = (self._a * ((targets - self._start) @ self._v.T)).sum(0)
+        turned = self._vectors.T @ right
+        mean = float(np.trace(self._gram)) / len(self._gram)
+        values = np.clip(self._values, 0.0, None)
+        return [
+            torch.from_numpy(
+                (1.0 + self._vectors @ (turned / (values + alpha * mean))).astype(np.float32)
+            )
+            for alpha in alphas
+        ]
+
+
+def centred_targets(codes: np.ndarray, n_classes: int, margin: float) -> FloatArray:
+    """`margin` for the true class, less the mean: [clip, class]."""
+    hot = np.eye(n_classes)[codes]
+    return margin * (hot - hot.mean(1, keepdims=True))
