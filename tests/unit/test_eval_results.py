@@ -59,19 +59,6 @@ def test_items_are_left_out_unless_asked(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.parquet"))
 
 
-def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
-    path = tmp_path / "r.json"
-    path.write_text("old")
-
-    def fail(file: object) -> None:
-        raise RuntimeError("disk on fire")
-
-    with pytest.raises(RuntimeError):
-        files.write_atomic(path, fail)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_reading_folders_passes_over_other_json(tmp_path: Path) -> None:
     files.write_result(_result(), tmp_path / "run" / "results")
     files.write_result(_result(model="b"), tmp_path / "run" / "results")

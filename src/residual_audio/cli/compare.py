@@ -38,7 +38,7 @@ def run(
     from residual_audio.evaluation.clouds import clouds_of_model
     from residual_audio.evaluation.compare import compare
     from residual_audio.evaluation.prompts import find_prompts
-    from residual_audio.evaluation.result_files import write_json
+    from residual_audio.files import write_json
     from residual_audio.provenance import collect
 
     ((data, split),) = inputs.load_datasets(

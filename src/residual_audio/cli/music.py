@@ -150,7 +150,8 @@ def report(
     """Distribution, CLAP, symbolic and listening measures of the same systems in one table."""
     from residual_audio.cli.mushra import parse_scale
     from residual_audio.evaluation import music_report
-    from residual_audio.evaluation.result_files import json_ready, slug, write_json, write_result
+    from residual_audio.evaluation.result_files import slug, write_result
+    from residual_audio.files import json_ready, write_json
 
     asked = music_report.read_study_file(study)
     loaded = None

@@ -184,6 +184,7 @@ def study(
     from residual_audio.errors import InputError
     from residual_audio.evaluation import plots, result_files
     from residual_audio.evaluation import study as studies
+    from residual_audio.files import write_json
 
     if (from_table is None) == (not sources):
         raise InputError("give either result files and folders, or --from-table FILE")
@@ -207,7 +208,7 @@ def study(
         "warnings": list(found.warnings),
     }
     if out is not None:
-        result_files.write_json(out / "study.json", document)
+        write_json(out / "study.json", document)
         for name in dict.fromkeys(row.score for row in found.rows):
             figure = plots.scatter(cells, found, name)
             plots.save(figure, out / f"study_{result_files.slug(name)}.png")

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from residual_audio import __version__, provenance
 from residual_audio.data.files import AUDIO_SUFFIXES, is_audio
 from residual_audio.errors import AudioError, InputError
-from residual_audio.evaluation.result_files import write_atomic
+from residual_audio.files import write_bytes
 from residual_audio.types import Clip
 
 Array = npt.NDArray[Any]
@@ -238,7 +238,7 @@ def _write(path: Path, key: dict[str, Any], found: Embedded) -> None:
     }
     header["sha256"] = _digest(vectors, header.values())
     payload = save({"vectors": vectors}, metadata=header)
-    write_atomic(path, lambda file: file.write(payload))
+    write_bytes(path, payload)
 
 
 def _read(path: Path, key: dict[str, Any]) -> Embedded | None:

@@ -20,7 +20,7 @@ import numpy as np
 from residual_audio.errors import InputError
 from residual_audio.evaluation import clap_score, fad, mushra, symbolic
 from residual_audio.evaluation.ratings import read_ratings
-from residual_audio.evaluation.result_files import read_json
+from residual_audio.files import read_json
 from residual_audio.metrics.uncertainty import correlation
 from residual_audio.types import Result, Score
 

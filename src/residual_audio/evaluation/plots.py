@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from residual_audio.evaluation.result_files import write_atomic
+from residual_audio.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,19 +26,12 @@ MARKERS = "os^Dv*P"
 
 def save(figure: Figure, path: Path) -> Path:
     """PNG or PDF by suffix, written whole."""
-    import matplotlib.pyplot as plt
-
     kind = path.suffix.lstrip(".") or "png"
     path = path.with_suffix(f".{kind}")
     # no date and no software line: the same numbers give the same file
     metadata = {"Software": None} if kind == "png" else {"CreationDate": None, "Producer": None}
-    write_atomic(
-        path,
-        lambda file: figure.savefig(
-            file, format=kind, dpi=150, bbox_inches="tight", metadata=metadata
-        ),
-    )
-    plt.close(figure)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=kind, dpi=150, bbox_inches="tight", metadata=metadata)
     return path
 
 

@@ -2,69 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import re
-import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any
-
-import numpy as np
+from typing import Any
 
 from residual_audio import provenance
 from residual_audio.errors import InputError
+from residual_audio.files import json_ready, read_json, replacing, write_json
 from residual_audio.types import Result, Score
 
 SCHEMA_VERSION = 1
-
-
-def write_atomic(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Call `write` on a temporary file in the same folder, then move it into place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def write_json(path: Path, value: Any) -> None:
-    """As UTF-8 JSON; NaN and infinities become null, arrays lists."""
-    text = json.dumps(json_ready(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_atomic(path, lambda file: file.write(text.encode()))
-
-
-def read_json(path: Path) -> Any:
-    """Any JSON document, or an error that names the file."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"no file '{path}'") from error
-    except (ValueError, OSError) as error:
-        raise InputError(f"'{path}' is not readable JSON: {error}") from error
-
-
-def json_ready(value: Any) -> Any:
-    """JSON types only; unlike in provenance, strings stay as they are."""
-    if isinstance(value, Mapping):
-        return {str(key): json_ready(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return json_ready(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, str | int):
-        return value
-    if isinstance(value, Iterable):
-        return [json_ready(item) for item in value]
-    return str(value)
 
 
 def result_to_dict(result: Result, *, items: bool = True) -> dict[str, Any]:
@@ -163,7 +112,8 @@ def write_items(columns: Mapping[str, list[Any]], path: Path) -> None:
     import pyarrow.parquet as pq
 
     table = pa.table({name: pa.array(list(values)) for name, values in columns.items()})
-    write_atomic(path, lambda file: pq.write_table(table, file))
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary)
 
 
 def read_result(path: Path) -> Result:

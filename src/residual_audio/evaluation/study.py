@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from residual_audio.errors import InputError
-from residual_audio.evaluation.result_files import read_json
+from residual_audio.files import read_json
 from residual_audio.metrics.uncertainty import correlation
 from residual_audio.types import Result
 
