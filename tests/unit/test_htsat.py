@@ -9,7 +9,8 @@ from transformers import ClapConfig, ClapModel
 
 from residual_audio.errors import InputError
 from residual_audio.models.encoder import State, States
-from residual_audio.models.htsat import HTSAT, HTSATConfig, z_order
+from residual_audio.models.htsat import HTSAT, HTSATConfig
+from residual_audio.models.swin_geometry import z_order
 from residual_audio.models.swin_names import (
     from_transformers,
     from_upstream,

@@ -16,9 +16,10 @@ from residual_audio.errors import ModelError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.files import read_json, write_folder
 from residual_audio.models.frontends import build_front_end
-from residual_audio.models.htsat import HTSAT, HTSATConfig, raster_relative_index
+from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.hub import hub_reachable
 from residual_audio.models.joint import MLP
+from residual_audio.models.swin_geometry import raster_relative_index
 from residual_audio.models.swin_names import from_transformers, read_config, to_transformers
 from residual_audio.models.text import TokenizerSpec, TransformersText
 from residual_audio.models.weights import (

@@ -8,21 +8,20 @@ only shifted blocks gather, by one precomputed permutation.
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from residual_audio.errors import InputError, ModelError
 from residual_audio.models.block import Block, normalise, scaled_attention
 from residual_audio.models.direct_path import MergedTokens
 from residual_audio.models.encoder import Edit, Encoded, Features, State, Tap, check_edit
+from residual_audio.models.frames import resize_frames
 from residual_audio.models.fusion import FusionPatches
 from residual_audio.models.linear import linear
+from residual_audio.models.swin_geometry import relative_index, shifted_windows, z_order
 from residual_audio.types import Site
 
 CLIPS_A_MASK = 8
@@ -85,49 +84,6 @@ class HTSATConfig:
     def from_dict(cls, values: dict[str, Any]) -> HTSATConfig:
         lists = {"depths": tuple(values["depths"]), "n_heads": tuple(values["n_heads"])}
         return cls(**{**values, **lists})
-
-
-def z_order(side: int) -> Tensor:
-    """Raster index of each token in Z-order; the row bit is the fast one, as in patch merging."""
-    code = torch.arange(side * side)
-    row = torch.zeros_like(code)
-    column = torch.zeros_like(code)
-    for bit in range(int(math.log2(side))):
-        row |= ((code >> (2 * bit)) & 1) << bit
-        column |= ((code >> (2 * bit + 1)) & 1) << bit
-    return row * side + column
-
-
-def relative_index(window: int) -> Tensor:
-    """[window², window²] rows of the bias table for query and key, both in Z-order."""
-    order = z_order(window)
-    return raster_relative_index(window)[order][:, order]
-
-
-def raster_relative_index(window: int) -> Tensor:
-    """The same with tokens in raster order, as upstream keeps it."""
-    order = torch.arange(window * window)
-    row, column = order // window, order % window
-    rows = row[:, None] - row[None, :] + window - 1
-    columns = column[:, None] - column[None, :] + window - 1
-    return rows * (2 * window - 1) + columns
-
-
-def shifted_windows(side: int, window: int, shift: int) -> tuple[Tensor, Tensor]:
-    """The gather that makes shifted windows of a Z-ordered grid, and their mask (0 or −100)."""
-    order = z_order(side)
-    row, column = order // side, order % side
-    rank = torch.empty_like(order)  # raster → position in Z-order
-    rank[order] = torch.arange(side * side)
-    gather = rank[((row + shift) % side) * side + (column + shift) % side]
-    # Tokens that the roll brought together from opposite edges must not see each other.
-    edges = torch.tensor([side - window, side - shift])
-    region = torch.bucketize(row, edges, right=True) * 3 + torch.bucketize(
-        column, edges, right=True
-    )
-    region = region.reshape(-1, window * window)
-    mask = (region[:, :, None] != region[:, None, :]).float() * -100.0
-    return gather, mask
 
 
 class SwinBlock(Block):
@@ -377,27 +333,3 @@ class HTSAT(nn.Module):
 
     def forward(self, features: Features) -> Tensor:
         return self.encode(features).latent
-
-
-def resize_frames(x: Tensor, n_frames: int) -> Tensor:
-    """[n, frame, mel] → [n, n_frames, mel] by bicubic interpolation with aligned corners."""
-    if x.shape[1] == n_frames:
-        return x
-    if x.shape[1] > n_frames:
-        raise InputError(f"{x.shape[1]} frames do not fit the encoder's {n_frames}")
-    frames, weights = bicubic_taps(x.shape[1], n_frames)
-    return sum(
-        x.index_select(1, frame.to(x.device)) * weight.to(x)[:, None]
-        for frame, weight in zip(frames, weights, strict=True)
-    )
-
-
-@lru_cache(maxsize=8)
-def bicubic_taps(n_in: int, n_out: int) -> tuple[Tensor, Tensor]:
-    """[4, n_out] frames and weights of torch's bicubic interpolation (a = −0.75)."""
-    with torch.inference_mode(False):  # cached: it must serve passes with gradients too
-        identity = torch.eye(n_in, dtype=torch.float32)[None, None]
-        size = (n_in, n_out)
-        matrix = F.interpolate(identity, size=size, mode="bicubic", align_corners=True)[0, 0]
-        frames = matrix.abs().topk(4, dim=0).indices
-        return frames, matrix.gather(0, frames)
