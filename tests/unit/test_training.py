@@ -419,3 +419,15 @@ def test_schedule_warms_up_and_falls() -> None:
     assert max(rates) == pytest.approx(1.0)
     assert np.argmax(rates) in (9, 10)
     assert rates[-1] < 0.02
+
+
+def test_a_run_can_be_brought_to_an_earlier_end(tmp_path: Path) -> None:
+    """Same recipe, fewer steps: it continues from its checkpoint and is annealed by the new end."""
+    run(tiny_recipe(), tmp_path, stop_after=3)
+    first = LineLog(tmp_path / "audio" / "log.jsonl").read()
+    shorter = tiny_recipe().audio.optimisation.model_copy(update={"steps": 6})
+    assert run(tiny_recipe(optimisation=shorter.model_dump()), tmp_path).name == "model"
+    log = LineLog(tmp_path / "audio" / "log.jsonl").read()
+    assert log[:3] == first
+    assert [line["step"] for line in log] == [1, 2, 3, 4, 5, 6]
+    assert log[-1]["rate"] == pytest.approx(schedule(5, shorter), abs=1e-6)

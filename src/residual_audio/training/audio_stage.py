@@ -119,8 +119,12 @@ class AudioTask:
         self.module = Learner(recipe.audio, text, recipe.text.d_out, clips, recipe.seed)
         self.batches = Batches(recipe.audio, clips, recipe.seed, settings.batch_size)
         self.identity: dict[str, Any] = {
-            "audio recipe": recipe.audio.model_dump(mode="json", exclude={"track"}),
-            "optimisation": settings.model_dump(mode="json"),
+            "audio recipe": recipe.audio.model_dump(mode="json", exclude={"track", "optimisation"}),
+            # The length may change: a run that has less time than thought can be brought to its
+            # end. The schedule is then that of the new length from the step it continues at.
+            "optimisation": settings.model_dump(
+                mode="json", exclude={"steps", "snapshots", "checkpoint_every"}
+            ),
             "seed": recipe.seed,
             "data": list(clips.fingerprints),
         }

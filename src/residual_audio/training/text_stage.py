@@ -32,7 +32,8 @@ class TextTask:
         self.module = tower
         self.recipe = recipe
         self.seed = seed
-        self.identity: dict[str, Any] = {"text recipe": recipe.model_dump(), "seed": seed}
+        same = recipe.model_dump(mode="json", exclude={"optimisation": {"steps", "snapshots"}})
+        self.identity: dict[str, Any] = {"text recipe": same, "seed": seed}
         self.look_every = max(1, recipe.optimisation.steps // 10)
         order = np.random.default_rng(seed).permutation(len(texts))
         held = min(N_HELD_OUT, len(texts) // 10)
