@@ -41,11 +41,27 @@ def test_map_dimension_equals_pca_of_flattened_maps() -> None:
 
 def test_sample_size_alone_moves_the_dimension_of_maps() -> None:
     rng = np.random.default_rng(0)
-    found = attention.dimension_against_sample(maps(200), (10, 50, 200, 999), rng)
+    grams = attention.map_grams(maps(200))
+    found = attention.dimension_against_sample(grams, (10, 50, 200, 999), rng)
     assert list(found) == [10, 50, 200]
     pr = [found[n]["pr"].mean() for n in found]
     assert pr[0] < pr[1] < pr[2]
     assert found[10]["pca_99"].max() <= 9
+
+
+def test_window_means_are_taken_out() -> None:
+    p = maps(40)
+    windows = np.arange(40) % 4
+    windows[7] = 9  # seen once: cannot be told from its own mean
+    masks = np.random.default_rng(0).normal(size=(10, 1, 16, 16)) * 100
+    masked = p + masks[windows]
+    assert attention.map_dimensions(masked)["pr"].max() < 5
+    found = attention.dimensions_within_windows(attention.map_grams(masked), windows)
+    kept = np.flatnonzero(windows != 9)
+    centred = np.stack([p[i] - p[kept][windows[kept] == windows[i]].mean(0) for i in kept])
+    values = np.linalg.svd(centred[:, 1].reshape(39, -1), compute_uv=False) ** 2
+    assert found["pr"][1] == pytest.approx(values.sum() ** 2 / (values**2).sum(), rel=1e-6)
+    assert found["pca_99"].max() <= 39 - 4
 
 
 def test_maps_that_are_not_probabilities_are_refused() -> None:

@@ -5,10 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from residual_audio.analysis.aggregate import mean_and_std
+from residual_audio.analysis.cores import on_cores
 from residual_audio.analysis.source import Source
 from residual_audio.analysis.table import Table, from_rows
 from residual_audio.errors import InputError
-from residual_audio.metrics.attention import dimension_against_sample, map_dimensions
+from residual_audio.metrics.attention import (
+    dimension_against_sample,
+    dimensions_within_windows,
+    gram_spectra,
+    map_dimensions,
+    map_grams,
+)
+from residual_audio.metrics.spectra import linear_metrics
 from residual_audio.metrics.validate import Array
 
 STATISTICS = ("entropy", "distance", "distance_rows", "distance_cols")
@@ -29,7 +37,12 @@ def attention_tables(store: Source, seed: int = 0) -> dict[str, Table]:
             if store.has(f"attention/{site}/{name}")
         }
         maps = _maps(store, site)
-        found = map_dimensions(maps) if maps is not None and len(maps) > 2 else {}
+        grams = _grams(maps) if maps is not None and len(maps) > 2 else None
+        found = {} if grams is None else linear_metrics(gram_spectra(grams))
+        if grams is not None and store.has(f"attention/{site}/maps_at"):
+            windows = np.asarray(store.array(f"attention/{site}/maps_at"))[:, 1]
+            within = dimensions_within_windows(grams, windows)
+            found |= {f"{name}_within": within[name] for name in ("pr", "pca_99")}
         for h, head in enumerate(site.heads):
             row: dict[str, object] = {
                 "head_id": str(head),
@@ -40,19 +53,24 @@ def attention_tables(store: Source, seed: int = 0) -> dict[str, Table]:
             }
             row |= {name: float(values[:, h].mean()) for name, values in statistics.items()}
             rows.append(row | {name: float(values[h]) for name, values in found.items()})
-        if maps is not None:
-            sizes = tuple(s for s in (8, 16, 32, 64, 128, 256, 512) if s <= len(maps))
-            for n, dimensions in dimension_against_sample(maps, sizes, rng).items():
+        if grams is not None:
+            sizes = (8, 16, 32, 64, 128, 256, 512)
+            for n, dimensions in dimension_against_sample(grams, sizes, rng).items():
                 curves.append(
                     {"stage": site.stage, "block": site.block, "n_maps": n}
                     | {name: float(np.nanmean(v)) for name, v in dimensions.items()}
                 )
+    notes = (
+        _sample_note(rows),
+        "_within: after taking out the mean map of each window, which in shifted blocks holds the "
+        "border masks",
+    )
     head_table = from_rows(
         "attention",
         rows,
         "Attention maps of every head: spread (entropy, nats), reach (distance, token steps) and "
         "dimension of the cloud of window maps.",
-        (_sample_note(rows),),
+        notes,
     )
     tables = {"attention": head_table, "attention_stages": _stages(store, head_table)}
     if curves:
@@ -64,6 +82,12 @@ def attention_tables(store: Source, seed: int = 0) -> dict[str, Table]:
 def _maps(store: Source, site: object) -> Array | None:
     name = f"attention/{site}/maps"
     return np.asarray(store.array(name)) if store.has(name) else None
+
+
+def _grams(maps: Array) -> Array:
+    """`map_grams` on all cores."""
+    found = on_cores(lambda h: map_grams(maps[:, h : h + 1]), range(maps.shape[1]))
+    return np.concatenate(found)
 
 
 def _sample_note(rows: list[dict[str, object]]) -> str:

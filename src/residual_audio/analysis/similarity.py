@@ -113,10 +113,10 @@ def _layout(p: Array, seed: int) -> tuple[Array, str]:
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     plane = centred @ axes[:2].T if len(axes) > 1 else np.c_[centred @ axes[:1].T, np.zeros(len(p))]
     if len(p) < 16:
-        return plane, "map: principal components (too few heads for UMAP)"
+        return plane, "principal components of eigenspectra (too few heads for UMAP)"
     try:
         from umap import UMAP
     except ImportError:
-        return plane, "map: principal components (UMAP is not installed: residual-audio[viz])"
+        return plane, "principal components of eigenspectra (UMAP needs residual-audio[viz])"
     model = UMAP(n_neighbors=min(15, len(p) - 1), min_dist=0.1, random_state=seed, n_jobs=1)
-    return np.asarray(model.fit_transform(p), dtype=np.float64), "map: UMAP"
+    return np.asarray(model.fit_transform(p), dtype=np.float64), "UMAP of eigenspectra"

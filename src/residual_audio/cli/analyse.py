@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, progress
 
 if TYPE_CHECKING:
     from residual_audio.analysis.result import Analysis
@@ -22,36 +22,92 @@ def run(
         Path | None,
         typer.Option("--from-table", help="Start from a per-head CSV instead of a store."),
     ] = None,
+    metrics: Annotated[
+        str,
+        typer.Option(
+            "--metrics",
+            help="all, dimension, projected, tokens, kernel, units, similarity, separability, "
+            "attention, pooling, clips, words, curves, intervals; a,b,c.",
+        ),
+    ] = "all",
+    units: Annotated[
+        str, typer.Option("--units", help="heads, blocks, stages; a,b,c.")
+    ] = "heads,blocks,stages",
+    labels: Annotated[
+        bool,
+        typer.Option("--labels/--no-labels", help="Use labels where clips have them."),
+    ] = True,
+    figures: Annotated[bool, typer.Option("--figures/--no-figures", help="Draw figures/.")] = True,
     out: options.Out = None,
+    seed: options.Seed = 0,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Dimension, similarity, separability and statistics of every head: tables and figures.
 
-    No model is loaded. Writes tables/ below RUN (or --out).
+    No model is loaded. Writes tables/ and figures/ below RUN (or --out).
     """
-    from residual_audio.analysis.aggregate import read_head_table
-    from residual_audio.analysis.result import analyse_head_table
     from residual_audio.report.write import write_analysis
 
     if (run is None) == (from_table is None):
         raise typer.BadParameter("give a run folder, or --from-table FILE.csv")
-    assert from_table is not None
-    analysis = analyse_head_table(read_head_table(from_table))
-    folder = out or Path("runs") / from_table.stem
+    if run is not None:
+        folder = out or run
+        analysis = _of_store(run, metrics, units, labels, seed, quiet or json)
+    else:
+        assert from_table is not None
+        folder = out or Path("runs") / from_table.stem
+        analysis = _of_table(from_table)
     written = write_analysis(analysis, folder)
+    if figures:
+        from residual_audio.report.figures import draw_all
+
+        written += draw_all(folder)
     _report(analysis, written, folder, json, quiet)
+
+
+def _of_table(path: Path) -> Analysis:
+    from residual_audio.analysis.aggregate import read_head_table
+    from residual_audio.analysis.result import analyse_head_table
+
+    return analyse_head_table(read_head_table(path))
+
+
+def _of_store(
+    run: Path, metrics: str, units: str, labels: bool, seed: int, quiet: bool
+) -> Analysis:
+    from residual_audio.analysis.run import PARTS, Options, analyse
+    from residual_audio.store import open_store
+
+    options = Options.of(_names(metrics), _names(units), labels, seed)
+    store = open_store(run)
+    with progress(
+        "analyse", len(options.parts - {"projected", "tokens", "kernel"}) + 1, quiet
+    ) as on:
+        return analyse(store, options, lambda part: on(int(part in PARTS)))
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _report(analysis: Analysis, written: list[Path], folder: Path, json: bool, quiet: bool) -> None:
     from residual_audio.report.write import printed_tables
 
     if json:
-        print_json({"out": str(folder), "files": [p.name for p in written], **analysis.statistics})
+        files = [str(path.relative_to(folder)) for path in written]
+        print_json(
+            {
+                "out": str(folder),
+                "files": files,
+                "skipped": dict(analysis.skipped),
+                **analysis.statistics,
+            }
+        )
         return
     if not quiet:
         for printed in printed_tables(analysis):
             print_table(printed.header, printed.rows, printed.caption)
     for part, reason in analysis.skipped.items():
         typer.echo(f"left out: {part}: {reason}", err=True)
-    typer.echo(f"{len(written)} files in {folder / 'tables'}")
+    typer.echo(f"{len(written)} files below {folder}")

@@ -1,0 +1,192 @@
+"""Figures over blocks and stages: block heat map, progression, box plots, sample size, scale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from residual_audio.analysis.columns import label
+from residual_audio.report.figures_heads import stage_handles
+from residual_audio.report.inputs import MissingTable, Tables
+from residual_audio.report.style import (
+    COLUMN,
+    HEAT,
+    PAGE,
+    STAGE_COLOURS,
+    stage_colour,
+    stage_legend,
+)
+from residual_audio.report.tables import number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MARKERS = ("o", "s", "^", "D", "v", "P")
+
+
+def block_heatmap(tables: Tables) -> Figure:
+    """L, N, L/N and EVR1 of every block, deepest on top, with its numbers."""
+    import matplotlib.pyplot as plt
+
+    blocks = tables.need("blocks", "L", "N", "L/N", "EVR1")
+    names = ("L", "N", "L/N", "EVR1")
+    n = len(blocks)
+    figure, axes = plt.subplots(figsize=(COLUMN, 0.22 * n + 0.75))
+    values = np.stack([blocks[name].astype(float) for name in names], axis=1)
+    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+    scaled = (values - low) / np.where(high > low, high - low, 1.0)
+    axes.imshow(scaled, cmap=HEAT, aspect="auto", origin="lower", vmin=0, vmax=1)
+    for i in range(n):
+        for j in range(len(names)):
+            shade = "black" if scaled[i, j] > 0.6 else "white"
+            axes.text(j, i, number(values[i, j], 2, "even"), ha="center", va="center", color=shade)
+    stages = blocks["stage"]
+    for edge in np.flatnonzero(np.diff(stages)):
+        axes.axhline(edge + 0.5, color="black", linewidth=1.4)
+        axes.axhline(edge + 0.5, color="white", linewidth=0.7, linestyle=(0, (4, 3)))
+    ticks = [f"s{s}.b{b}" for s, b in zip(stages, blocks["block"], strict=True)]
+    axes.set_yticks(range(n), ticks)
+    axes.set_xticks(range(4), ["L\n(PCA 99%)", "N\n(TwoNN)", "L/N", "EVR1"])
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return figure
+
+
+def progression(tables: Tables) -> Figure:
+    """Mean ± standard deviation over the heads of every block."""
+    import matplotlib.pyplot as plt
+
+    blocks = tables["blocks"]
+    left = [m for m in ("pca_99", "pca_90", "eff_rank", "pr") if f"{m}_mean" in blocks]
+    right = [m for m in ("twonn", "mle") if f"{m}_mean" in blocks]
+    if not left and not right:
+        raise MissingTable("the block table has no dimensions")
+    figure, grid = plt.subplots(1, 2, figsize=(PAGE, 2.4))
+    for axes, names, title in zip(grid, (left, right), ("linear", "nonlinear"), strict=True):
+        for i, name in enumerate(names):
+            axes.errorbar(
+                blocks["block_index"],
+                blocks[f"{name}_mean"],
+                yerr=blocks[f"{name}_std"],
+                color=STAGE_COLOURS[(0, 1, 2, 5)[i]],
+                marker=MARKERS[i],
+                capsize=1.5,
+                elinewidth=0.6,
+                label=label(name),
+            )
+        stage_marks(axes, blocks["stage"])
+        axes.set_title(f"{title} dimension", loc="left", pad=12)
+        axes.set_xlabel("block")
+        axes.set_xticks(blocks["block_index"])
+        axes.set_ylim(bottom=0)
+        axes.legend(loc="best")
+    grid[0].set_ylabel("mean ± std over heads")
+    return figure
+
+
+def stage_marks(axes: Axes, stages: np.ndarray) -> None:
+    """Lines where a stage ends, names above."""
+    for edge in np.flatnonzero(np.diff(stages)):
+        axes.axvline(edge + 0.5, color="0.6", linewidth=0.6, linestyle=":")
+    for stage in np.unique(stages):
+        place = np.flatnonzero(stages == stage).mean()
+        axes.text(
+            place,
+            1.02,
+            f"s{stage}",
+            transform=axes.get_xaxis_transform(),
+            ha="center",
+            fontsize=6.5,
+        )
+
+
+def boxplots(tables: Tables) -> Figure:
+    """Four metrics by stage: median, quartiles, whiskers at 1.5 times their distance, outliers."""
+    import matplotlib.pyplot as plt
+
+    names = [m for m in ("pca_99", "twonn", "pr", "eff_rank") if m in tables["heads"]]
+    heads = tables.need("heads", *names[:1])
+    stages = sorted(set(heads["stage"].tolist()))
+    figure, grid = plt.subplots(1, len(names), figsize=(PAGE, 2.0), squeeze=False)
+    for axes, name in zip(grid[0], names, strict=True):
+        groups = [heads[name][heads["stage"] == s].astype(float) for s in stages]
+        groups = [g[np.isfinite(g)] for g in groups]
+        drawn = axes.boxplot(
+            groups, widths=0.6, patch_artist=True, flierprops={"marker": ".", "markersize": 3}
+        )
+        for patch, stage in zip(drawn["boxes"], stages, strict=True):
+            patch.set_facecolor(stage_colour(stage))
+            patch.set_linewidth(0.6)
+        for line in drawn["medians"]:
+            line.set_color("black")
+        axes.set_xticks(
+            range(1, len(stages) + 1),
+            [f"s{s}\n({len(g)})" for s, g in zip(stages, groups, strict=True)],
+        )
+        axes.set_title(label(name), loc="left")
+    return figure
+
+
+def dimension_against_clips(tables: Tables) -> Figure:
+    """Stage means of random subsets of the clips: how far each estimator still moves."""
+    import matplotlib.pyplot as plt
+
+    curves = tables.need("dimension_vs_n", "n_clips", "stage")
+    names = [m for m in ("pca_99", "pr", "twonn", "mle") if m in curves]
+    figure, grid = plt.subplots(1, len(names), figsize=(PAGE, 2.1), squeeze=False)
+    stages = sorted(set(curves["stage"].tolist()))
+    for axes, name in zip(grid[0], names, strict=True):
+        for stage in stages:
+            part = curves.where(curves["stage"] == stage)
+            axes.errorbar(
+                part["n_clips"],
+                part[name],
+                yerr=np.nan_to_num(part[f"{name}_std"].astype(float)),
+                color=stage_colour(stage),
+                marker="o",
+                elinewidth=0.6,
+                capsize=1.5,
+            )
+        axes.set_xscale("log")
+        sizes = sorted(set(curves["n_clips"].tolist()))
+        axes.set_xticks(sizes, [f"{s:,}" for s in sizes], rotation=60)
+        axes.minorticks_off()
+        axes.set_title(label(name), loc="left")
+        axes.set_xlabel("clips")
+        axes.set_ylim(bottom=0)
+    figure.legend(handles=stage_handles(stages), ncol=len(stages), loc="outside lower center")
+    return figure
+
+
+def dimension_against_scale(tables: Tables) -> Figure:
+    """GRIDE: dimension as seen from neighbour n to 2n, mean of each stage."""
+    import matplotlib.pyplot as plt
+
+    heads = tables["heads"]
+    orders = [o for o in (1, 2, 4, 8, 16, 32) if f"gride_{o}" in heads]
+    if len(orders) < 2:
+        raise MissingTable("the per-head table has no GRIDE columns")
+    figure, axes = plt.subplots(figsize=(COLUMN, 2.3))
+    stages = sorted(set(heads["stage"].tolist()))
+    for stage in stages:
+        part = heads.where(heads["stage"] == stage)
+        columns = [part[f"gride_{o}"].astype(float) for o in orders]
+        axes.errorbar(
+            orders,
+            [np.nanmean(c) for c in columns],
+            yerr=[np.nanstd(c) for c in columns],
+            color=stage_colour(stage),
+            marker="o",
+            capsize=1.5,
+            elinewidth=0.6,
+        )
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(orders, [f"{o}→{2 * o}" for o in orders])
+    axes.set_xlabel("neighbours compared (small → large scale)")
+    axes.set_ylabel("GRIDE dimension, mean ± std")
+    axes.set_ylim(bottom=0)
+    stage_legend(axes, stages, loc="best")
+    return figure

@@ -1,0 +1,99 @@
+"""How figures look: colour-blind safe, readable at column width, one colour a stage.
+
+Widths are those of two-column papers: one column 3.5 in, both 7 in. Text is 7 to 8 pt at that size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMN, PAGE = 3.5, 7.0
+
+# Okabe & Ito (2008): told apart with any kind of colour blindness, and in grey by their order
+STAGE_COLOURS = (
+    "#0072B2",  # blue
+    "#E69F00",  # orange
+    "#009E73",  # green
+    "#CC79A7",  # purple
+    "#56B4E9",  # light blue
+    "#D55E00",  # red
+    "#F0E442",  # yellow
+    "#999999",  # grey
+)
+HEAT = "viridis"
+DIVERGING = "PuOr"
+
+RC: Any = {
+    "font.size": 7.5,
+    "axes.titlesize": 8,
+    "axes.labelsize": 7.5,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
+    "legend.fontsize": 6.5,
+    "figure.dpi": 100,
+    "savefig.dpi": 300,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "lines.linewidth": 1.0,
+    "lines.markersize": 3,
+    "figure.constrained_layout.use": True,
+    "pdf.fonttype": 42,  # text stays text
+    "svg.fonttype": "none",
+}
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draw without a screen, in this style, and leave no figure open."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context(RC):
+        try:
+            yield
+        finally:
+            plt.close("all")
+
+
+def stage_colour(stage: int) -> str:
+    return STAGE_COLOURS[int(stage) % len(STAGE_COLOURS)]
+
+
+def save(figure: Figure, path: Path) -> list[Path]:
+    """`<path>.png` and `<path>.pdf`, all there or not there, the same bytes for the same data."""
+    import io
+
+    from residual_audio.report.tables import write_bytes
+
+    written = []
+    for suffix, metadata in ((".png", {"Software": None}), (".pdf", {"CreationDate": None})):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=suffix[1:], metadata=metadata)
+        written.append(write_bytes(path.with_suffix(suffix), buffer.getvalue()))
+    return written
+
+
+def stage_legend(axes: Axes, stages: list[int], **options: Any) -> None:
+    """One marker a stage."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], marker="o", linestyle="", color=stage_colour(s), label=f"Stage {s}")
+        for s in stages
+    ]
+    axes.legend(handles=handles, handletextpad=0.2, columnspacing=1.0, **options)
