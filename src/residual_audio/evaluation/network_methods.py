@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,13 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from residual_audio.data.base import Dataset
-from residual_audio.errors import InputError
+from residual_audio.ablation.passes import Passes
 from residual_audio.evaluation.adapted import STAGE_SETS, name_of
 from residual_audio.evaluation.methods import ALL, FEW_SHOT_EPOCHS, Fitted, Method
 from residual_audio.evaluation.problem import Problem, Split
 from residual_audio.models.clap import AudioTextModel
-from residual_audio.models.encoder import Features
 from residual_audio.reweight.cached import Entrances, embed_from_features
 from residual_audio.reweight.fit import Embed, FitSettings, fit
 from residual_audio.reweight.gains import identity_gains, n_gains
@@ -41,64 +38,23 @@ FEW_SHOT_NETWORK_EPOCHS = min(FEW_SHOT_EPOCHS, 8)
 
 
 @dataclass
-class Passes:
-    """The model and every clip of a problem, ready to be run from any block."""
+class Rooms:
+    """Passes with the streams entering blocks, which every fold needs again."""
 
-    model: AudioTextModel
-    features: Tensor | tuple[Tensor, Tensor]
-    """Of all clips, in the order of the problem."""
+    passes: Passes
     _entrances: dict[int, Entrances] = field(default_factory=dict, repr=False)
 
-    def take(self, rows: Any) -> Features:
-        if isinstance(self.features, tuple):
-            return self.features[0][rows], self.features[1][rows]
-        return self.features[rows]
-
-    def __len__(self) -> int:
-        return len(self.features[0] if isinstance(self.features, tuple) else self.features)
-
-    def batches(
-        self, rows: Sequence[int] | None = None, size: int = 16
-    ) -> Iterator[tuple[Tensor, Features]]:
-        index = torch.arange(len(self)) if rows is None else torch.as_tensor(np.asarray(rows))
-        for part in index.split(size):
-            yield part, self.take(part)
+    @property
+    def model(self) -> AudioTextModel:
+        return self.passes.model
 
     def entrances(self, block: int) -> Entrances:
-        """Every clip's stream entering a block; kept, as every fold needs it."""
+        """Every clip's stream entering a block."""
         if block not in self._entrances:
-            self._entrances[block] = Entrances.record(self.model, self.batches(), len(self), block)
+            n = len(self.passes)
+            found = Entrances.record(self.model, self.passes.batches(), n, block)
+            self._entrances[block] = found
         return self._entrances[block]
-
-
-@torch.no_grad()
-def load_passes(
-    model: AudioTextModel,
-    dataset: Dataset,
-    ids: Sequence[str],
-    progress: Callable[[int], None] | None = None,
-    batch_size: int = 16,
-) -> Passes:
-    """Features of these clips of a data set, as extraction made them (first window of each)."""
-    by_id = {clip.id: clip for clip in dataset.clips}
-    missing = [i for i in ids if i not in by_id]
-    if missing:
-        raise InputError(
-            f"'{missing[0]}' is in the store but not in data set '{dataset.name}': give the data "
-            "set that the store was made from"
-        )
-    parts: list[Any] = []
-    for start in range(0, len(ids), batch_size):
-        waves = [
-            model.windows(dataset.read(by_id[i], model.sample_rate_hz))[0]
-            for i in ids[start : start + batch_size]
-        ]
-        parts.append(model.front_end(torch.from_numpy(np.stack(waves)).to(model.device)))
-        if progress is not None:
-            progress(len(waves))
-    if isinstance(parts[0], tuple):
-        return Passes(model, (torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])))
-    return Passes(model, torch.cat(parts))
 
 
 def _fit(
@@ -132,7 +88,7 @@ def _scores(problem: Problem, split: Split, embed: Embed) -> Any:
 class NetworkResidual:
     """Gains inside the network, in the spectra of pooled vectors of the training clips."""
 
-    passes: Passes
+    rooms: Rooms
     level: str = "head"
     stages: tuple[int, ...] | None = None
     components: Components = ALL
@@ -156,7 +112,7 @@ class NetworkResidual:
         about = problem.about | {"fold": split.name}
         given = identity_gains(spectra, keep_mean=self.keep_mean, fitted_on=about)
         gains = NetworkGains(given, problem.sites)
-        embed = self.passes.entrances(gains.first_block).embed(self.passes.model, gains)
+        embed = self.rooms.entrances(gains.first_block).embed(self.rooms.model, gains)
         settings = replace(self.settings, seed=seed)
         notes = _fit(problem, split, embed, list(gains.parameters()), settings)
         scores = _scores(problem, split, embed)
@@ -168,7 +124,7 @@ class NetworkResidual:
 class LowRankUpdate:
     """LoRA on W_O with at most `budget` numbers."""
 
-    passes: Passes
+    rooms: Rooms
     budget: int
     settings: FitSettings = LOW_RANK
 
@@ -176,7 +132,7 @@ class LowRankUpdate:
         start = time.perf_counter()
         sites, rank = rank_within(self.budget, problem.sites)
         lora = LowRank(problem.sites, sites, rank, seed)
-        embed = self.passes.entrances(lora.first_block).embed(self.passes.model, lora)
+        embed = self.rooms.entrances(lora.first_block).embed(self.rooms.model, lora)
         settings = replace(self.settings, seed=seed)
         notes = _fit(problem, split, embed, list(lora.parameters()), settings)
         scores = _scores(problem, split, embed)
@@ -189,14 +145,14 @@ class LowRankUpdate:
 class FineTuning:
     """Every parameter of the encoder, put back afterwards."""
 
-    passes: Passes
+    rooms: Rooms
     settings: FitSettings = TUNING
 
     def __call__(self, problem: Problem, split: Split, seed: int) -> Fitted:
         start = time.perf_counter()
-        whole = WholeEncoder(self.passes.model.encoder)
+        whole = WholeEncoder(self.rooms.model.encoder)
         try:
-            embed = embed_from_features(self.passes.model, whole, self.passes.take)
+            embed = embed_from_features(self.rooms.model, whole, self.rooms.passes.take)
             settings = replace(self.settings, seed=seed)
             notes = _fit(problem, split, embed, whole.parameters, settings)
             scores = _scores(problem, split, embed)
@@ -213,31 +169,32 @@ def network_methods(problem: Problem, passes: Passes) -> list[Method]:
     sets = sorted((s for s in STAGE_SETS if max(s) < n_stages), key=lambda s: -min(s))
     budget = sum(site.n_heads * site.d_head for site in problem.sites)
     small = sum(p.numel() for p in passes.model._encoder.parameters()) < 20_000_000
+    rooms = Rooms(passes)
     found = [
-        Method(f"network heads {name_of(s)}", "network", NetworkResidual(passes, "head", s))
+        Method(f"network heads {name_of(s)}", "network", NetworkResidual(rooms, "head", s))
         for s in sets
     ]
     found += [
         Method(
             "network heads {2,3}, rotated axes",
             "control",
-            NetworkResidual(passes, "head", (2, 3), axes="rotated"),
+            NetworkResidual(rooms, "head", (2, 3), axes="rotated"),
         ),
         Method(
             "network coarse {2,3}",
             "control",
-            NetworkResidual(passes, "head", (2, 3), Components(coarse=True)),
+            NetworkResidual(rooms, "head", (2, 3), Components(coarse=True)),
         ),
-        Method("network stage 0 (Paolini)", "network", NetworkResidual(passes, "stage", (0,))),
+        Method("network stage 0 (Paolini)", "network", NetworkResidual(rooms, "stage", (0,))),
         Method(
             "network stage 0, mean dropped (Paolini)",
             "network",
-            NetworkResidual(passes, "stage", (0,), keep_mean=False),
+            NetworkResidual(rooms, "stage", (0,), keep_mean=False),
         ),
-        Method("network block attention", "network", NetworkResidual(passes, "attention", every)),
-        Method("LoRA, same budget", "baseline", LowRankUpdate(passes, budget)),
-        Method("LoRA, 8 × the budget", "baseline", LowRankUpdate(passes, 8 * budget)),
+        Method("network block attention", "network", NetworkResidual(rooms, "attention", every)),
+        Method("LoRA, same budget", "baseline", LowRankUpdate(rooms, budget)),
+        Method("LoRA, 8 × the budget", "baseline", LowRankUpdate(rooms, 8 * budget)),
     ]
     if small:
-        found.append(Method("full fine-tuning", "baseline", FineTuning(passes)))
+        found.append(Method("full fine-tuning", "baseline", FineTuning(rooms)))
     return found

@@ -1,0 +1,110 @@
+"""`residual-audio ablate`: what happens to the answers when a part of the encoder is removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from residual_audio.cli import options
+from residual_audio.cli.intervention_inputs import (
+    AsModel,
+    Folds,
+    Run,
+    load_passes_of,
+    show_table,
+)
+from residual_audio.cli.output import print_json
+
+
+def run(
+    run: Run,
+    unit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--unit",
+            "-u",
+            help="head, attention, mlp, stage, a unit (s2.b5.h11) or a set (name=a+b); repeatable.",
+        ),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method", help="direct (no encoder pass), first-order or exact; repeatable."
+        ),
+    ] = None,
+    mode: Annotated[
+        Literal["zero", "mean", "resample"],
+        typer.Option("--mode", help="What takes the place of the unit."),
+    ] = "zero",
+    by: Annotated[
+        Literal["labels", "captions"], typer.Option("--by", help="What a right answer is.")
+    ] = "labels",
+    fold: Folds = None,
+    limit: options.Limit = None,
+    curves: Annotated[
+        bool, typer.Option("--curves/--no-curves", help="Accuracy against heads removed.")
+    ] = True,
+    pairs: Annotated[
+        int, typer.Option("--pairs", min=0, help="Interactions of the N most important heads.")
+    ] = 0,
+    model: AsModel = None,
+    root: options.Root = None,
+    data_option: options.DataOption = None,
+    device: options.Device = "auto",
+    batch_size: options.BatchSize = 8,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Remove heads, blocks, MLPs, stages or named sets and measure, clip by clip.
+
+    Writes tables/ablation_*.csv below RUN. Only `direct` works from the store alone; the others
+    run the encoder again and need --root for data sets that are files.
+    """
+    from residual_audio.ablation.study import METHODS, ablate, study_of
+    from residual_audio.errors import InputError
+    from residual_audio.evaluation.adapted_run import rows_of
+    from residual_audio.store import open_store
+
+    methods = method or ["direct"]
+    for name in methods:
+        if name not in METHODS:
+            raise InputError(f"'{name}' is no method: use {', '.join(METHODS)}")
+    store = open_store(run)
+    rows = rows_of(store, fold, limit)
+    study = study_of(store, rows, by)
+    if set(methods) != {"direct"}:
+        given = options.parse_data_options(data_option)
+        study.passes = load_passes_of(store, rows, model, root, given, device, quiet or json)
+    tables = ablate(
+        study,
+        levels=unit or ["head", "attention", "mlp", "stage"],
+        methods=methods,  # type: ignore[arg-type]
+        mode=mode,
+        curves=curves,
+        pairs=pairs,
+        seed=seed,
+        batch_size=batch_size,
+        progress=None if quiet or json else lambda what: typer.echo(f"… {what}", err=True),
+    )
+    from residual_audio.report.write import write_tables
+
+    written = write_tables(run, tables)
+    if json:
+        print_json({"n_clips": len(study.rows), "files": [str(p.name) for p in written]})
+        return
+    if not quiet:
+        _show(tables)
+    typer.echo(f"{len(written)} files in {Path(run) / 'tables'}")
+
+
+def _show(tables: list[Any]) -> None:
+    for table in tables:
+        if table.name.startswith("ablation_attention") and "d_margin_low" in table.columns:
+            shown = ["unit", "d_correct", "d_correct_low", "d_correct_high", "d_margin"]
+            show_table(table, [c for c in shown if c in table.columns])
+        elif table.name == "ablation_correlations":
+            margin = table.where([str(t).endswith("margin") for t in table["importance"]])
+            show_table(margin, ["importance", "metric", "spearman", "p_permutation"])

@@ -1,0 +1,222 @@
+"""`residual-audio reweight`: fit gains, compare them with everything a sceptic would try."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from residual_audio.cli import options
+from residual_audio.cli.intervention_inputs import (
+    AsModel,
+    Folds,
+    Run,
+    load_passes_of,
+    show_table,
+)
+from residual_audio.cli.output import print_json, print_table
+
+app = typer.Typer(
+    help="ResiDual: reweight the principal components of heads, and judge it honestly.",
+    no_args_is_help=True,
+)
+
+Stages = Annotated[
+    str, typer.Option("--stages", help="Stages to reweight, e.g. 2,3 (default all).")
+]
+Components_ = Annotated[
+    str,
+    typer.Option("--components", help="all, coarse, a number (16) or a share of variance (0.9)."),
+]
+
+
+@app.command("compare")
+def compare(
+    run: Run,
+    fold: Folds = None,
+    folds: Annotated[
+        int, typer.Option("--folds", min=2, help="Grouped folds where there are no official ones.")
+    ] = 5,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Repeat with so many seeds.")] = 1,
+    shots: Annotated[
+        str | None, typer.Option("--shots", help="Few-shot curves, e.g. 1,2,4,8,16.")
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="Only methods whose name has this in it; repeatable."),
+    ] = None,
+    network: Annotated[
+        bool,
+        typer.Option("--network", help="Also what runs the encoder: gains in it, LoRA, tuning."),
+    ] = False,
+    ensemble: Annotated[
+        str | None,
+        typer.Option("--ensemble", help="Named prompt ensemble to add (loads the text side)."),
+    ] = None,
+    model: AsModel = None,
+    root: options.Root = None,
+    data_option: options.DataOption = None,
+    device: options.Device = "auto",
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Every adaptation on the same grouped folds, in one table: RUN/tables/adapted.csv."""
+    from residual_audio.evaluation.adapted_run import adapt, rows_of
+    from residual_audio.evaluation.result_files import write_result
+    from residual_audio.reweight.files import save_gains
+    from residual_audio.store import open_store
+
+    store = open_store(run)
+    more = None
+    if network:
+        from residual_audio.evaluation.network_methods import network_methods
+
+        given = options.parse_data_options(data_option)
+        rows = rows_of(store, fold)
+        passes = load_passes_of(store, rows, model, root, given, device, quiet or json)
+        more = lambda problem: network_methods(problem, passes)  # noqa: E731
+    found = adapt(
+        store,
+        folds=fold,
+        n_folds=folds,
+        seeds=range(seed, seed + seeds),
+        shots=[int(n) for n in shots.split(",")] if shots else (),
+        names=method,
+        ensemble=_ensemble(store, ensemble, model, device) if ensemble else None,
+        more=more,
+        progress=None if quiet or json else lambda what: typer.echo(f"… {what}", err=True),
+    )
+    from residual_audio.report.write import write_tables
+
+    written = write_tables(run, found.tables)
+    written.append(write_result(found.result, run / "results"))
+    for name, gains in found.gains.items():
+        written.append(save_gains(gains, run / "gains" / f"direct-fold-{name}"))
+    if json:
+        print_json(found.result.details["table"])
+        return
+    if not quiet:
+        columns = ["method", "parameters", "top1", "top1_fold_std", "top5", "macro_f1", "gain"]
+        show_table(found.tables[0], [*columns, "gain_low", "gain_high", "gap_closed", "seconds"])
+    typer.echo(f"{len(written)} files below {run}")
+
+
+def _ensemble(store: Any, name: str, model: str | None, device: str) -> Any:
+    from residual_audio.evaluation.prompts import embed_classes, find_prompts
+    from residual_audio.models.registry import load_model
+
+    loaded = load_model(model or store.manifest["model"]["name"], device)
+    return embed_classes(loaded, store.classes, find_prompts(name, store.template))
+
+
+@app.command("fit")
+def fit(
+    run: Run,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the gains.")],
+    path: Annotated[
+        Literal["direct", "network"],
+        typer.Option("--path", help="On contributions to the latent, or inside the encoder."),
+    ] = "direct",
+    unit: Annotated[
+        Literal["head", "attention", "mlp", "stage", "output"], typer.Option("--unit", "-u")
+    ] = "head",
+    stages: Stages = "",
+    components: Components_ = "all",
+    keep_mean: Annotated[
+        bool, typer.Option("--keep-mean/--drop-mean", help="--drop-mean: the published formula.")
+    ] = True,
+    objective: Annotated[
+        str, typer.Option("--objective", help="cross-entropy, contrastive, entropy, gap, spread.")
+    ] = "cross-entropy",
+    learning_rate: Annotated[float | None, typer.Option("--learning-rate", min=0.0)] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1)] = None,
+    l1: Annotated[float, typer.Option("--l1", min=0.0, help="Few gains move.")] = 0.0,
+    l2: Annotated[float, typer.Option("--l2", min=0.0, help="Gains stay near 1.")] = 0.0,
+    non_negative: Annotated[bool, typer.Option("--non-negative")] = False,
+    fold: Folds = None,
+    model: AsModel = None,
+    root: options.Root = None,
+    data_option: options.DataOption = None,
+    device: options.Device = "auto",
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Fit gains on all clips of RUN (or of some folds) and write them with their card.
+
+    Part of the clips, in whole groups, is held out to choose when to stop. Gains fitted with
+    `--path network` can be folded into a checkpoint by `residual-audio export`.
+    """
+    from dataclasses import replace
+
+    from residual_audio.evaluation.adapted_run import fit_whole, rows_of
+    from residual_audio.evaluation.methods import DEFAULTS, Residual
+    from residual_audio.reweight.files import save_gains
+    from residual_audio.reweight.gains import moved, n_gains
+    from residual_audio.reweight.spectra import Components
+    from residual_audio.store import open_store
+
+    store = open_store(run)
+    wanted = tuple(int(s) for s in stages.split(",")) if stages else None
+    parts = Components.parse(components)
+    changes: dict[str, Any] = {"l1": l1, "l2": l2, "non_negative": non_negative, "seed": seed}
+    changes |= {k: v for k, v in (("learning_rate", learning_rate), ("epochs", epochs)) if v}
+    if path == "direct":
+        settings = replace(DEFAULTS, **changes)
+        how = Residual(unit, wanted, parts, "pca", keep_mean, settings, (l2,), objective)
+        found = fit_whole(store, how, folds=fold, seed=seed)
+    else:
+        from residual_audio.evaluation.network_methods import GAINS, NetworkResidual, Rooms
+
+        given = options.parse_data_options(data_option)
+        rows = rows_of(store, fold)
+        passes = load_passes_of(store, rows, model, root, given, device, quiet or json)
+        settings = replace(GAINS, **changes)
+        inside = NetworkResidual(Rooms(passes), unit, wanted, parts, "pca", keep_mean, settings)
+        found = fit_whole(store, inside, folds=fold, seed=seed)  # type: ignore[arg-type]
+    written = save_gains(found, out)
+    if json:
+        print_json({"out": str(written), "gains": n_gains(found), "moved": moved(found)})
+        return
+    if not quiet:
+        rows_ = [
+            [r["unit"], r["component"], f"{r['gain']:.3f}", f"{r['energy']:.4g}"]
+            for r in moved(found)
+        ]
+        print_table(["unit", "component", "gain", "energy"], rows_, "moved most")
+    typer.echo(f"{n_gains(found):,} gains in {written}")
+
+
+@app.command("transfer")
+def transfer(
+    gains: Annotated[Path, typer.Argument(help="Gains written by `reweight fit`.")],
+    runs: Annotated[list[Path], typer.Argument(help="Runs of the same model on other data sets.")],
+    root: options.Root = None,
+    model: AsModel = None,
+    data_option: options.DataOption = None,
+    device: options.Device = "auto",
+    json: options.Json = False,
+) -> None:
+    """What gains bring, or cost, on data they were not fitted on."""
+    from residual_audio.evaluation.problem import problem_of
+    from residual_audio.evaluation.transfer import transfer as apply
+    from residual_audio.reweight.files import load_gains
+    from residual_audio.store import open_store
+
+    loaded = load_gains(gains)
+    rows = []
+    for run in runs:
+        store = open_store(run)
+        passes = None
+        if loaded.path == "network":
+            given = options.parse_data_options(data_option)
+            passes = load_passes_of(store, None, model, root, given, device, json)
+        rows.append(apply(problem_of(store), loaded, passes))
+    if json:
+        print_json(rows)
+        return
+    columns = ["applied_to", "n", "top1_before", "top1_after", "gain", "gain_low", "gain_high"]
+    cells = [[f"{r[c]:.4f}" if isinstance(r[c], float) else r[c] for c in columns] for r in rows]
+    print_table(columns, cells, f"gains fitted on {rows[0]['fitted_on']}")

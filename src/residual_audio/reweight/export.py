@@ -1,0 +1,80 @@
+"""From a model and gains to a checkpoint on disk, proved before it is called done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from residual_audio.errors import ModelError
+from residual_audio.models.clap import AudioTextModel
+from residual_audio.reweight.fold import fold
+from residual_audio.reweight.gains import blend, check_fits, n_gains
+from residual_audio.reweight.network import NetworkGains
+from residual_audio.types import Gains
+
+TOLERANCE = 1e-4
+
+
+def export_folded(
+    model: AudioTextModel,
+    gains: Sequence[Gains],
+    to: Literal["hf", "laion", "native"],
+    out: Path,
+    *,
+    amount: float = 1.0,
+) -> dict[str, Any]:
+    """Fold the gains one after another into the model (in place) and write it.
+
+    The folded weights must give the embedding that editing the forward pass gives, on a dummy clip;
+    otherwise nothing is written.
+    """
+    from residual_audio.models import hf, laion, native
+
+    latent = int(model.head.config.get("d_in", 0))
+    scaled = [blend(g, amount) for g in gains]
+    for each in scaled:
+        check_fits(each, model.encoder.sites, latent, model.sha256)
+    difference = 0.0
+    for each in scaled:
+        want = _edited(model, each)
+        fold(model, each)
+        got = _edited(model, None)
+        change = (torch.nn.functional.normalize(got) - torch.nn.functional.normalize(want)).abs()
+        difference = max(difference, float(change.max()))
+    if not difference < TOLERANCE:
+        raise ModelError(
+            f"folding changed the embedding by {difference:.1e} against editing: not written"
+        )
+    about = {"gains": [{"n": n_gains(g), **dict(g.fitted_on)} for g in scaled], "amount": amount}
+    if to == "native":
+        native.save(model, out, {"folded": _plain(about)})
+    else:
+        writer: Any = {"hf": hf, "laion": laion}[to]
+        writer.save(model, out)
+    return {
+        "model": model.name,
+        "to": to,
+        "out": str(out),
+        "gains": sum(n_gains(g) for g in scaled),
+        "difference": difference,
+    }
+
+
+def _plain(value: Any) -> Any:
+    from residual_audio.provenance import plain
+
+    return plain(value)
+
+
+@torch.no_grad()
+def _edited(model: AudioTextModel, gains: Gains | None) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    waves = 0.1 * torch.randn(2, model.spec.n_samples, generator=generator)
+    features = model.front_end(waves.to(model.device))
+    if gains is None:
+        return model.joint(model.encode(features))
+    acting = NetworkGains(gains, model.encoder.sites)
+    return model.joint(acting.output(model.encode(features, edit=acting.edit())))
