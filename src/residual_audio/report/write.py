@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from residual_audio.analysis.columns import PREFIXES
 from residual_audio.analysis.result import Analysis
+from residual_audio.analysis.table import Table
+from residual_audio.files import read_json, write_json
 from residual_audio.report.paper import Printed, anova_rows, block_rows, pair_rows, stage_rows
-from residual_audio.report.tables import write_csv, write_json, write_parquet
+from residual_audio.report.tables import write_csv, write_parquet
 
 PARQUET = {"spectra", "similarity"}
 """Tables too long to read: one row an eigenvalue, or a pair of heads."""
@@ -42,3 +45,13 @@ def printed_tables(analysis: Analysis) -> list[Printed]:
     if "pca_99" in analysis.statistics["metrics"]:
         out.append(pair_rows(analysis.statistics, "pca_99"))
     return out
+
+
+def write_tables(run: Path, tables: Sequence[Table]) -> list[Path]:
+    """Tables of interventions below `run/tables`, with their captions and notes in one file."""
+    folder = run / "tables"
+    written = [write_csv(folder / f"{table.name}.csv", table) for table in tables]
+    path = folder / "interventions.json"
+    notes = read_json(path) if path.is_file() else {}
+    notes |= {t.name: {"caption": t.caption, "notes": list(t.notes)} for t in tables}
+    return [*written, write_json(path, notes)]
