@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Protocol
@@ -46,7 +46,7 @@ def built_in_dictionary() -> tuple[str, ...]:
 def gather_texts(
     classes: Sequence[str],
     template: str,
-    captions: Sequence[str] = (),
+    captions: Iterable[str] = (),
     seed: int = 0,
     n_captions: int = N_CAPTIONS,
 ) -> Texts:

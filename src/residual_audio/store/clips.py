@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from residual_audio.types import Clip
 
 NAME = "clips.parquet"
 COLUMNS = ("id", "label", "fold", "group", "captions", "status", "reason")
+
+_ROWS_AT_ONCE = 4096
 
 Column = npt.NDArray[np.object_]
 
@@ -63,20 +66,23 @@ def write_clips(path: Path, clips: Iterable[Clip], reasons: Sequence[str | None]
             ("reason", pa.string()),
         ]
     )
-    rows = [
-        {
-            "id": clip.id,
-            "label": clip.label,
-            "fold": clip.fold,
-            "group": clip.group,
-            "captions": list(clip.captions),
-            "status": "ok" if reason is None else "skipped",
-            "reason": reason,
-        }
-        for clip, reason in zip(clips, reasons, strict=True)
-    ]
-    with replacing(path) as temporary:
-        pq.write_table(pa.Table.from_pylist(rows, schema=schema), temporary)
+    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
+        # some thousands at a time: clips made on demand need not all be in memory at once
+        pairs = zip(clips, reasons, strict=True)
+        while part := list(islice(pairs, _ROWS_AT_ONCE)):
+            writer.write_table(pa.Table.from_pylist([_row(*pair) for pair in part], schema=schema))
+
+
+def _row(clip: Clip, reason: str | None) -> dict[str, Any]:
+    return {
+        "id": clip.id,
+        "label": clip.label,
+        "fold": clip.fold,
+        "group": clip.group,
+        "captions": list(clip.captions),
+        "status": "ok" if reason is None else "skipped",
+        "reason": reason,
+    }
 
 
 def read_clips(path: Path) -> ClipTable:

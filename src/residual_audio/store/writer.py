@@ -144,7 +144,7 @@ class StoreWriter:
         known = {entry["name"]: entry for entry in self.record.get("files", [])}
         kept = all(name in known and self._is(known[name]) for name in (OPERATORS, TEXTS))
         if not kept:
-            captions = [text for clip in dataset.clips for text in clip.captions]
+            captions = (text for clip in dataset.clips for text in clip.captions)
             texts = gather_texts(dataset.classes, dataset.template, captions, capture.seed)
             arrays, joint = joint_operators(model.head)
             arrays |= encoder_operators(model.encoder, capture.kinds)
