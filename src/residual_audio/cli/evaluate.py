@@ -84,7 +84,9 @@ def run(
             }
         )
     else:
-        inputs.print_scores(results)
+        names = list(dict.fromkeys(score.name for found in results for score in found.scores))
+        for way in ("t2a_", "a2t_") if task == "retrieval" else ("",):
+            inputs.print_scores(results, [name for name in names if name.startswith(way)])
         print_differences(differences)
     inputs.finish(results, paths, json, quiet)
 

@@ -7,6 +7,7 @@ captions is a right answer. A caption that several clips carry word for word is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -94,8 +95,12 @@ def evaluate_retrieval(
         raise DatasetError(
             f"{dataset.name} has no captions: retrieval needs them, use --task zero-shot for labels"
         )
+    # clips without a caption are neither queries nor answers: their sound is not needed
+    part = dataset
+    if len(captioned) < len(dataset.clips):
+        part = replace(dataset, clips=tuple(captioned))
     embedded = embed_clips(
-        model, dataset, long=long, batch_size=batch_size, cache=cache, advance=advance
+        model, part, long=long, batch_size=batch_size, cache=cache, advance=advance
     )
     row = {name: i for i, name in enumerate(embedded.ids)}
     clips: list[Clip] = [clip for clip in captioned if clip.id in row]
