@@ -37,7 +37,8 @@ def head_panels(tables: Tables, prefix: str = "") -> Figure:
             axes.axhline(1, color="0.4", linewidth=0.6, linestyle="--", zorder=1)
     for axes in grid.flat[len(shown) :]:
         axes.axis("off")
-    figure.supxlabel("head, in order of computation", fontsize=7.5)
+    for axes in grid[-1]:
+        axes.set_xlabel("head")
     stages = sorted(set(heads["stage"].tolist()))
     figure.legend(handles=stage_handles(stages), ncol=len(stages), loc="outside lower center")
     return figure

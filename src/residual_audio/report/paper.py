@@ -9,7 +9,8 @@ from typing import Any
 
 from residual_audio.analysis.columns import BY_NAME, STAGE_TABLE
 from residual_audio.analysis.table import Table
-from residual_audio.report.tables import latex, markdown, number, p_value, write_bytes
+from residual_audio.files import write_text
+from residual_audio.report.tables import latex, markdown, number, p_value
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,10 @@ class Printed:
     def write(self, folder: Path) -> list[Path]:
         """`<name>.md` and `<name>.tex`."""
         return [
-            write_bytes(
-                folder / f"{self.name}.md",
-                markdown(self.header, self.rows, self.caption).encode(),
-            ),
-            write_bytes(
+            write_text(folder / f"{self.name}.md", markdown(self.header, self.rows, self.caption)),
+            write_text(
                 folder / f"{self.name}.tex",
-                latex(self.latex_header, self.rows, self.caption, f"tab:{self.name}").encode(),
+                latex(self.latex_header, self.rows, self.caption, f"tab:{self.name}"),
             ),
         ]
 

@@ -78,7 +78,7 @@ def save(figure: Figure, path: Path) -> list[Path]:
     """`<path>.png` and `<path>.pdf`, all there or not there, the same bytes for the same data."""
     import io
 
-    from residual_audio.report.tables import write_bytes
+    from residual_audio.files import write_bytes
 
     written = []
     for suffix, metadata in ((".png", {"Software": None}), (".pdf", {"CreationDate": None})):

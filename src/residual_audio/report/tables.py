@@ -1,12 +1,10 @@
-"""Tables on disk: CSV, Parquet, LaTeX, Markdown and JSON, each all there or not there."""
+"""Tables on disk (CSV, Parquet) and in print (LaTeX, Markdown)."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from pathlib import Path
@@ -15,32 +13,9 @@ from typing import Any, Literal
 import numpy as np
 
 from residual_audio.analysis.table import Table
-from residual_audio.provenance import plain
+from residual_audio.files import write_bytes
 
 NO_VALUE = "–"
-
-
-def write_bytes(path: Path, content: bytes) -> Path:
-    """Write to a temporary name in the same folder, flush to disk, then move into place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return path
-
-
-def write_json(path: Path, value: Any) -> Path:
-    """Valid JSON: NaN and infinities become null."""
-    text = json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False)
-    return write_bytes(path, (text + "\n").encode())
 
 
 def write_csv(path: Path, table: Table) -> Path:
