@@ -431,3 +431,16 @@ def test_a_run_can_be_brought_to_an_earlier_end(tmp_path: Path) -> None:
     assert log[:3] == first
     assert [line["step"] for line in log] == [1, 2, 3, 4, 5, 6]
     assert log[-1]["rate"] == pytest.approx(schedule(5, shorter), abs=1e-6)
+
+
+def test_half_weights_are_half_the_size_and_nearly_the_same(whole: Path, tmp_path: Path) -> None:
+    from residual_audio.models.native import load
+
+    trained(whole)
+    half = tiny_recipe().model_copy(update={"weights": "float16"})
+    run(half, tmp_path)
+    sizes = [(p / "model" / "model.safetensors").stat().st_size for p in (whole, tmp_path)]
+    assert sizes[1] < 0.6 * sizes[0]
+    wave = np.random.default_rng(0).standard_normal(32_000).astype(np.float32) * 0.1
+    a, b = (load(p / "model").embed_audio([wave])[0] for p in (whole, tmp_path))
+    assert float(a @ b) > 0.999

@@ -256,6 +256,7 @@ def save_model(
     folder: Path,
     extra: dict[str, Any],
     text: SmallText | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> None:
     """The learner as an ordinary model folder, ready for `load_model`; without a tower it is a
     model of audio alone."""
@@ -274,7 +275,7 @@ def save_model(
         logit_scale=float(learner.scale.detach()),
         sha256="",
     )
-    native.save(model, folder, extra)
+    native.save(model.to(dtype), folder, extra)  # type: ignore[arg-type]
 
 
 def run_stage(

@@ -42,9 +42,12 @@ class Listener:
 class Task(Protocol):
     """One stage of training: what is learned, and its loss at a step."""
 
-    module: nn.Module
     identity: dict[str, Any]
     """What must be the same for a run to be continued."""
+
+    @property
+    def module(self) -> nn.Module:
+        """Everything that is learned."""
 
     def loss(self, step: int) -> tuple[Tensor, dict[str, float]]:
         """Loss of this step's batch and its parts."""

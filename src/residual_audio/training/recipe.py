@@ -39,30 +39,30 @@ class Optimisation(_Strict):
     """AdamW (or Muon for the matrices), warm-up and cosine, clipping, moving average."""
 
     steps: int = Field(ge=1)
-    batch_size: int = Field(32, ge=2)
+    batch_size: int = Field(default=32, ge=2)
     optimiser: Literal["adamw", "muon"] = "adamw"
-    lr: float = Field(4e-4, gt=0)
-    muon_lr: float = Field(0.02, gt=0)
+    lr: float = Field(default=4e-4, gt=0)
+    muon_lr: float = Field(default=0.02, gt=0)
     """Step size of the matrices under Muon; everything else stays with AdamW at `lr`."""
-    weight_decay: float = Field(0.05, ge=0)
+    weight_decay: float = Field(default=0.05, ge=0)
     betas: tuple[float, float] = (0.9, 0.98)
-    warmup: float = Field(0.1, ge=0, le=1)
+    warmup: float = Field(default=0.1, ge=0, le=1)
     """Share of the steps."""
-    final: float = Field(0.01, ge=0, le=1)
+    final: float = Field(default=0.01, ge=0, le=1)
     """Learning rate at the end, as a share of the highest."""
-    clip: float = Field(1.0, gt=0)
-    ema: float = Field(0.998, ge=0, lt=1)
+    clip: float = Field(default=1.0, gt=0)
+    ema: float = Field(default=0.998, ge=0, lt=1)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 on a GPU, float32 elsewhere."""
-    checkpoint_every: int = Field(200, ge=1)
-    snapshots: int = Field(0, ge=0)
+    checkpoint_every: int = Field(default=200, ge=1)
+    snapshots: int = Field(default=0, ge=0)
     """Weights kept along the way, for studies of how a model emerges."""
 
 
 class TextRecipe(_Strict):
     """The text tower: its size, and how it learns from a sentence encoder."""
 
-    vocabulary: int = Field(8000, ge=300)
+    vocabulary: int = Field(default=8000, ge=300)
     width: int = 256
     depth: int = 4
     n_heads: int = 4
@@ -70,16 +70,18 @@ class TextRecipe(_Strict):
     d_out: int = 256
     encoder: str | None = None
     """Sentence encoder to distil from; None: the tower is learned with the audio, from nothing."""
-    even: float = Field(0.5, ge=0, le=1)
+    even: float = Field(default=0.5, ge=0, le=1)
     """How much the teacher's spectrum is evened out (0 not at all, 1 whitened)."""
     corpus: tuple[TextFile, ...] = ()
     hold_out: tuple[TextFile, ...] = ()
     """Texts that must not be learned: those the model will be measured on."""
-    phrases: int = Field(0, ge=0)
+    phrases: int = Field(default=0, ge=0)
     """How many short phrases are cut out of the captions."""
-    n_texts: int = Field(0, ge=0)
+    n_texts: int = Field(default=0, ge=0)
     """How many texts of the corpus are learned, besides the clips' own; 0 for all."""
-    relational: float = Field(1.0, ge=0)
+    own_share: float = Field(default=0.25, ge=0, le=1)
+    """Share of each batch that is class prompts and the clips' own texts."""
+    relational: float = Field(default=1.0, ge=0)
     """Weight of matching the teacher's similarities between the texts of a batch."""
     optimisation: Optimisation = Optimisation(steps=1000, batch_size=256, lr=1e-3)
 
@@ -91,7 +93,7 @@ class DataRecipe(_Strict):
     root: str | None = None
     folds: tuple[int, ...] = ()
     options: dict[str, Any] = Field(default_factory=dict)
-    share: float = Field(1.0, gt=0)
+    share: float = Field(default=1.0, gt=0)
     """Share of each batch, relative to the other data sets."""
     texts: tuple[TextFile, ...] = ()
 
@@ -103,8 +105,8 @@ class Distillation(_Strict):
     names: str = "files"
     embedding: str | None = "embedding"
     logits: str | None = "audioset_logits"
-    embedding_weight: float = Field(1.0, ge=0)
-    logits_weight: float = Field(5.0, ge=0)
+    embedding_weight: float = Field(default=1.0, ge=0)
+    logits_weight: float = Field(default=5.0, ge=0)
 
 
 class Augmentation(_Strict):
@@ -112,29 +114,29 @@ class Augmentation(_Strict):
 
     shift: bool = True
     """Roll in time by any amount."""
-    gain_db: float = Field(6.0, ge=0)
-    tilt_db: float = Field(4.0, ge=0)
+    gain_db: float = Field(default=6.0, ge=0)
+    tilt_db: float = Field(default=4.0, ge=0)
     """Spectral tilt, at the band edges."""
-    speed: float = Field(0.15, ge=0, lt=1)
-    pitch: int = Field(2, ge=0)
+    speed: float = Field(default=0.15, ge=0, lt=1)
+    pitch: int = Field(default=2, ge=0)
     """Shift in mel bands."""
-    noise: float = Field(0.3, ge=0, le=1)
+    noise: float = Field(default=0.3, ge=0, le=1)
     """Share of clips that get noise, 5 to 30 dB below them."""
-    mix: float = Field(0.3, ge=0, le=1)
+    mix: float = Field(default=0.3, ge=0, le=1)
     """Share of clips mixed with another of the batch."""
-    cut: float = Field(0.0, ge=0, le=1)
+    cut: float = Field(default=0.0, ge=0, le=1)
     """Share of clips continued by another of the batch."""
-    time_mask: int = Field(60, ge=0)
-    mel_mask: int = Field(14, ge=0)
-    masks: int = Field(2, ge=0)
+    time_mask: int = Field(default=60, ge=0)
+    mel_mask: int = Field(default=14, ge=0)
+    masks: int = Field(default=2, ge=0)
 
 
 class Tracking(_Strict):
     """What is looked at while the model learns."""
 
-    every: int = Field(0, ge=0)
+    every: int = Field(default=0, ge=0)
     """Steps between looks; 0 for none."""
-    n_clips: int = Field(200, ge=8)
+    n_clips: int = Field(default=200, ge=8)
 
 
 class AudioRecipe(_Strict):
@@ -149,20 +151,20 @@ class AudioRecipe(_Strict):
     d_hidden: int = 384
     data: tuple[DataRecipe, ...] = ()
     templates: tuple[str, ...] = ("This is a sound of {}.",)
-    own_text: float = Field(0.5, ge=0, le=1)
+    own_text: float = Field(default=0.5, ge=0, le=1)
     """Share of clips paired with a caption or title of their own instead of a class prompt."""
-    temperature: float = Field(0.07, gt=0)
-    label_smoothing: float = Field(0.0, ge=0, lt=1)
-    validation: float = Field(0.0, ge=0, lt=1)
+    temperature: float = Field(default=0.07, gt=0)
+    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+    validation: float = Field(default=0.0, ge=0, lt=1)
     """Share of the groups kept out to choose settings by."""
-    pairs_weight: float = Field(0.5, ge=0)
+    pairs_weight: float = Field(default=0.5, ge=0)
     """Weight of the symmetric loss between clips and their own texts."""
-    classes_weight: float = Field(1.0, ge=0)
+    classes_weight: float = Field(default=1.0, ge=0)
     """Weight of the loss of clips against one prompt of every class."""
-    text_lr: float = Field(1.0, ge=0)
+    text_lr: float = Field(default=1.0, ge=0)
     """Learning rate of the text tower relative to the audio side, where there is no sentence
     encoder to stand in for it; 0 freezes it."""
-    text_anchor: float = Field(1.0, ge=0)
+    text_anchor: float = Field(default=1.0, ge=0)
     """Weight of keeping text vectors near where the sentence encoder put them."""
     distil: Distillation | None = None
     augment: Augmentation = Augmentation()
@@ -173,7 +175,7 @@ class AudioRecipe(_Strict):
 class TuneRecipe(_Strict):
     """A last stage in which both sides, each trained against the sentence encoder, meet."""
 
-    text_lr: float = Field(0.3, ge=0)
+    text_lr: float = Field(default=0.3, ge=0)
     optimisation: Optimisation
 
 
@@ -182,6 +184,8 @@ class Recipe(_Strict):
 
     name: str
     seed: int = 0
+    weights: Literal["float32", "float16"] = "float32"
+    """How the finished model is stored; it is loaded and run in float32 either way."""
     text: TextRecipe = TextRecipe()
     audio: AudioRecipe = AudioRecipe()
     tune: TuneRecipe | None = None

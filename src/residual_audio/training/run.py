@@ -122,5 +122,7 @@ def _finish(recipe: Recipe, learner: Learner, folder: Path, tower: object) -> Pa
 
     shutil.rmtree(folder, ignore_errors=True)  # a model of an earlier, shorter sitting
     text = tower if isinstance(tower, SmallText) else None
-    save_model(learner, recipe.audio, folder, {"trained": {"recipe": recipe.name}}, text)
+    extra = {"trained": {"recipe": recipe.name, "seed": recipe.seed}}
+    dtype = torch.float16 if recipe.weights == "float16" else torch.float32
+    save_model(learner, recipe.audio, folder, extra, text, dtype)
     return folder

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from residual_audio.training.losses import cosine_distance, relational
 from residual_audio.training.recipe import TextRecipe
 from residual_audio.training.sentence import Vectors, embed_sentences, into_space, sentence_space
 
+Indices = npt.NDArray[np.int64]
 N_HELD_OUT = 512
 """Texts of the corpus that the tower does not learn from, to see how well it generalises."""
 
@@ -27,7 +29,13 @@ class TextTask:
     """Cosine and relational distillation of sentence vectors."""
 
     def __init__(
-        self, tower: SmallText, texts: list[str], targets: Vectors, recipe: TextRecipe, seed: int
+        self,
+        tower: SmallText,
+        texts: list[str],
+        targets: Vectors,
+        recipe: TextRecipe,
+        seed: int,
+        needed: Iterable[str] = (),
     ) -> None:
         self.module = tower
         self.recipe = recipe
@@ -38,6 +46,8 @@ class TextTask:
         order = np.random.default_rng(seed).permutation(len(texts))
         held = min(N_HELD_OUT, len(texts) // 10)
         self.held, self.learned = order[:held], order[held:]
+        wanted = set(needed)
+        self.own = np.array([i for i in self.learned if texts[i] in wanted], dtype=np.int64)
         self.targets = torch.from_numpy(targets)
         self.ids = [encoded.ids for encoded in _encode(tower, texts)]
 
@@ -47,11 +57,16 @@ class TextTask:
     def rows(self, step: int) -> list[int]:
         """This step's texts: the corpus is gone through in a new order each time."""
         size = min(self.recipe.optimisation.batch_size, len(self.learned))
-        per_epoch = len(self.learned) // size
-        shuffle = generator(self.seed, 1, step // per_epoch)
-        order = torch.randperm(len(self.learned), generator=shuffle)
+        n_own = min(len(self.own), round(self.recipe.own_share * size))
+        rows = self._turn(self.learned, size - n_own, step, 1) if n_own < size else []
+        return rows + (self._turn(self.own, n_own, step, 2) if n_own else [])
+
+    def _turn(self, members: Indices, size: int, step: int, stream: int) -> list[int]:
+        per_epoch = max(1, len(members) // size)
+        shuffle = generator(self.seed, stream, step // per_epoch)
+        order = torch.randperm(len(members), generator=shuffle)
         start = step % per_epoch * size
-        return [int(self.learned[i]) for i in order[start : start + size]]
+        return [int(members[i]) for i in order[start : start + size]]
 
     def batch(self, rows: Iterable[int]) -> dict[str, Tensor]:
         ids = [torch.tensor(self.ids[i]) for i in rows]
@@ -154,7 +169,7 @@ def run_text_stage(
         texts = list(dict.fromkeys([*texts[:: max(1, len(texts) // recipe.n_texts)], *needed]))
     listener.tell(f"sentence vectors of {len(texts)} texts")
     vectors = into_space(embed_sentences(recipe.encoder, texts, cache=folder), space)
-    task = TextTask(tower, texts, vectors, recipe, seed)
+    task = TextTask(tower, texts, vectors, recipe, seed, needed)
     listener.tell(f"text tower: {sum(p.numel() for p in tower.parameters()):,} parameters")
     done = train(task, recipe.optimisation, folder, device, listener.report)
     if done == recipe.optimisation.steps:
