@@ -78,6 +78,22 @@ def test_fad_warns_when_there_is_too_little(tmp_path: Path) -> None:
         fad.read_side(tmp_path / "empty", model)
 
 
+def test_constant_embeddings_have_a_distance_and_a_reason(tmp_path: Path) -> None:
+    for folder, level in (("ref", 0.1), ("gen", 0.2)):
+        (tmp_path / folder).mkdir()
+        for i in range(5):
+            wave = np.full(D, level, dtype=np.float32)
+            wave[0] = -level if folder == "gen" else level
+            soundfile.write(tmp_path / folder / f"{i}.wav", wave, 1000, subtype="FLOAT")
+    model = FakeModel()
+    sides = [fad.read_side(tmp_path / folder, model) for folder in ("ref", "gen")]
+    result = fad.compare_sides(*sides, model).result
+    # two points: the squared distance between them
+    assert result["fad"].value == pytest.approx(4 / D, rel=1e-4)
+    assert result["fad_infinity"].value == pytest.approx(4 / D, rel=1e-4)
+    assert any("all the same" in warning for warning in result.details["warnings"])
+
+
 def test_unreadable_files_are_named(tmp_path: Path) -> None:
     folder = _sounds(tmp_path / "gen", 4, 0)
     (folder / "broken.wav").write_text("not audio")

@@ -166,13 +166,19 @@ def compare_sides(
         warnings.append(f"FAD∞ needs at least four files on each side, there are {enough}")
 
     if reference.vectors is not None and min(_n_files(reference), _n_files(evaluated)) >= 2:
-        kernel = frechet.kernel_distance(
-            reference.vectors, evaluated.vectors, x_groups=reference.files, y_groups=evaluated.files
-        )
-        half = 1.96 * kernel.standard_error
-        scores.append(
-            Score("mmd", kernel.value, kernel.value - half, kernel.value + half, n_eval, 0.0)
-        )
+        try:
+            kernel = frechet.kernel_distance(
+                reference.vectors,
+                evaluated.vectors,
+                x_groups=reference.files,
+                y_groups=evaluated.files,
+            )
+            half = 1.96 * kernel.standard_error
+            scores.append(
+                Score("mmd", kernel.value, kernel.value - half, kernel.value + half, n_eval, 0.0)
+            )
+        except InputError as error:  # a constant reference has a mean, but no kernel width
+            warnings.append(f"no mmd: {error}")
     files = frechet.file_distances(reference.gaussian, evaluated.vectors, evaluated.files)
     names = list(files)
     # the root is a distance and far less skewed than its square

@@ -144,7 +144,11 @@ def evaluate_store(
         text,
         clips,
         classes,
-        task={"model": asked["model"]["name"], "dataset": asked["dataset"]["name"], "split": split},
+        task={
+            "model": store.manifest["model"]["name"],
+            "dataset": asked["dataset"]["name"],
+            "split": split,
+        },
         logit_scale=store.logit_scale,
         seed=seed,
         n_resamples=n_resamples,
