@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import soundfile
 from evaluation_fakes import D, FakeModel
 
-from residual_audio.errors import AudioError, InputError
+from residual_audio.errors import AudioError, InputError, MissingExtraError
 from residual_audio.evaluation import clap_score, fad, mushra, music_report, plots, symbolic
 from residual_audio.evaluation.ratings import guess_scale, read_ratings
 from residual_audio.evaluation.result_files import result_to_dict
@@ -223,6 +224,12 @@ def test_midi_is_read_in_beats_without_drums(tmp_path: Path) -> None:
     # the same music at half the tempo is the same in beats
     slow = symbolic.read_midi(_midi(tmp_path / "b.mid", [60, 64, 67], 1.0, 60.0))
     np.testing.assert_allclose(slow, notes, atol=0.01)
+
+
+def test_missing_reader_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pretty_midi", None)
+    with pytest.raises(MissingExtraError, match=r"residual-audio\[music\]"):
+        symbolic.read_midi(tmp_path / "a.mid")
 
 
 def test_folders_side_by_side(tmp_path: Path) -> None:
