@@ -24,12 +24,13 @@ MAX_CKA_CLIPS = 4000
 
 
 def projected_bases(x: Array, w_out: Array, k: int = N_DIRECTIONS) -> Array:
-    """The k leading directions each head writes into the stream: [head, k, width], orthonormal.
+    """The k leading directions each head writes into the stream: [head, k ≤ d_head, width].
 
     With R L having the covariance of R W up to rotation, L = U S^½ and W = L Vᵀ, the directions in
     the stream are those of the d × d problem carried over by Vᵀ = L⁻¹ W.
     """
     roots = isometry(w_out)
+    k = min(k, x.shape[-1])
     out = np.empty((len(x), k, w_out.shape[-1]))
     for h, (cloud, root, w) in enumerate(zip(x, roots, w_out, strict=True)):
         z = cloud.astype(np.float64) @ root

@@ -15,6 +15,9 @@ from residual_audio.errors import ResidualAudioError
 
 # name on the command line → module of this package, which has `app` (a group) or `run`
 COMMANDS: dict[str, str] = {
+    "demo": "demo",
+    "run": "run",
+    "report": "report",
     "models": "models",
     "datasets": "datasets",
     "doctor": "doctor",

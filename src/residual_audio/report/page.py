@@ -104,7 +104,7 @@ def gather(run: Path) -> Page:
     shown = {figure.name for part in parts for figure in part.figures}
     extra = sorted(path.stem for path in (run / "figures").glob("*.png") if path.stem not in shown)
     if extra:
-        rest = Section("more", "More figures", "", tuple((name, "") for name in extra), ())
+        rest = Section("more", "More figures", "", tuple(extra), ())
         parts.append(_part(run, rest))
     return Page(
         title=f"{record.get('model', 'model')} on {record.get('dataset', run.name)}",
@@ -140,8 +140,8 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _part(run: Path, section: Section) -> Part:
     figures = [
-        Figure(name, caption, _data_uri(run / "figures" / f"{name}.png", "image/png"))
-        for name, caption in section.figures
+        Figure(name, _caption(name), _data_uri(run / "figures" / f"{name}.png", "image/png"))
+        for name in section.figures
         if (run / "figures" / f"{name}.png").is_file()
     ]
     tables = [
@@ -150,6 +150,12 @@ def _part(run: Path, section: Section) -> Part:
         if (run / "tables" / f"{name}.csv").is_file()
     ]
     return Part(section, figures, tables)
+
+
+def _caption(name: str) -> str:
+    from residual_audio.report.figures import FIGURES
+
+    return FIGURES[name][1] if name in FIGURES else ""
 
 
 def _data_uri(path: Path, kind: str) -> str:

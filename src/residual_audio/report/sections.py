@@ -1,4 +1,4 @@
-"""What the page shows, in which order, and what each figure means."""
+"""What the page shows, in which order. Captions of figures stand with the figures."""
 
 from __future__ import annotations
 
@@ -7,22 +7,79 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with the figures (name, caption) and tables that belong under it."""
+    """A heading with the names of the figures and tables that belong under it."""
 
     id: str
     title: str
     text: str
-    figures: tuple[tuple[str, str], ...]
+    figures: tuple[str, ...]
     tables: tuple[str, ...]
 
 
 SECTIONS: tuple[Section, ...] = (
     Section(
+        "residual",
+        "ResiDual: did reweighting help?",
+        "Every method on the same grouped folds; what is trained never sees the tested fold. The "
+        "gain over zero-shot is paired, with a 95% interval that draws whole groups of recordings. "
+        "Adapted methods have seen labelled clips: they are not zero-shot.",
+        ("adapted", "few_shot", "retention", "gains"),
+        ("adapted", "adapted_against", "gains_components"),
+    ),
+    Section(
+        "ablation",
+        "Which parts matter",
+        "The change of the answers when a part is removed. `direct` takes away only its own "
+        "contribution to the latent, `exact` runs the encoder without it.",
+        ("ablation_blocks", "ablation_stages", "fisher_vs_ablation", "entropy_vs_importance"),
+        ("ablation_attention_exact", "ablation_attention_direct", "ablation_correlations"),
+    ),
+    Section(
         "heads",
         "What each head carries",
         "Every attention head in order of computation. Linear dimension counts principal "
-        "components, TwoNN and MLE look at neighbours; L/N compares the two.",
-        (),
-        ("stages", "blocks", "heads"),
+        "components, TwoNN and MLE look at neighbours; their ratio L/N is large where the cloud "
+        "of clips is curved.",
+        (
+            "head_panels",
+            "block_heatmap",
+            "progression",
+            "boxplots",
+            "pc1_dominance",
+            "entropy_vs_dimension",
+            "head_panels_projected",
+            "streams",
+            "dimension_vs_clips",
+            "dimension_vs_scale",
+        ),
+        ("stages", "blocks", "heads", "descriptions"),
     ),
+    Section(
+        "classes",
+        "Which sounds move which heads",
+        "",
+        ("class_activation", "fisher"),
+        ("fisher",),
+    ),
+    Section(
+        "alike",
+        "Which heads are alike",
+        "",
+        (
+            "spectral_fingerprints",
+            "head_similarity",
+            "head_cka",
+            "head_subspaces",
+            "fingerprint_map",
+        ),
+        (),
+    ),
+    Section(
+        "attention",
+        "Attention maps, and what pooling discards",
+        "",
+        ("attention_maps", "pooling"),
+        ("attention_stages",),
+    ),
+    Section("training", "How it emerged in training", "", ("training",), ()),
 )

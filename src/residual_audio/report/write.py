@@ -9,7 +9,15 @@ from residual_audio.analysis.columns import PREFIXES
 from residual_audio.analysis.result import Analysis
 from residual_audio.analysis.table import Table
 from residual_audio.files import read_json, write_json
-from residual_audio.report.paper import Printed, anova_rows, block_rows, pair_rows, stage_rows
+from residual_audio.report.paper import (
+    Printed,
+    anova_rows,
+    attention_rows,
+    block_rows,
+    fisher_rows,
+    pair_rows,
+    stage_rows,
+)
 from residual_audio.report.tables import write_csv, write_parquet
 
 PARQUET = {"spectra", "similarity"}
@@ -44,6 +52,10 @@ def printed_tables(analysis: Analysis) -> list[Printed]:
     out.append(anova_rows(analysis.statistics))
     if "pca_99" in analysis.statistics["metrics"]:
         out.append(pair_rows(analysis.statistics, "pca_99"))
+    if "fisher" in analysis.tables:
+        out.append(fisher_rows(analysis.tables["fisher"]))
+    if "attention_stages" in analysis.tables:
+        out.append(attention_rows(analysis.tables["attention_stages"]))
     return out
 
 

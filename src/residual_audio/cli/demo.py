@@ -1,0 +1,44 @@
+"""`residual-audio demo`: everything at work in two minutes, with nothing but the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from residual_audio.cli import options
+from residual_audio.cli.output import print_json
+from residual_audio.cli.run import carry_out, show, summary
+
+
+def run(
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Your own folder, one sub-folder a class.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to put it.")] = Path("demo"),
+    clips: Annotated[int, typer.Option("--clips", min=40, help="Synthetic clips to make.")] = 328,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Make sounds, look inside the bundled model, reweight it, and end in a page.
+
+    This is `residual-audio run` with the model `nano` and synthetic sounds; offline, no download.
+    """
+    from residual_audio.pipeline.run import Job, check_folder
+
+    if data is not None:
+        check_folder(data)
+        job = Job("nano", "folder", out, root=data, seed=seed)
+    else:
+        # Sounds of sources that the model was not trained on.
+        made = {"n_clips": clips, "seed": 90_000 + seed}
+        job = Job("nano", "synthetic", out, data_options=made, seed=seed)
+    finished = carry_out(job, quiet or json)
+    if json:
+        print_json(summary(finished))
+    else:
+        show(finished, quiet)
+    if finished.skipped:
+        raise typer.Exit(3)

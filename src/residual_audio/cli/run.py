@@ -1,0 +1,131 @@
+"""`residual-audio run`: the main job, from a model and a data set to a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from residual_audio.cli import options
+from residual_audio.cli.output import print_json, print_table, progress
+
+if TYPE_CHECKING:
+    from residual_audio.pipeline.run import Finished, Job
+
+
+def run(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Run folder.")],
+    model: options.Model = "nano",
+    dataset: options.Dataset = "synthetic",
+    root: options.Root = None,
+    data_option: options.DataOption = None,
+    limit: options.Limit = None,
+    device: options.Device = "auto",
+    batch_size: options.BatchSize = 8,
+    seed: options.Seed = 0,
+    folds: Annotated[
+        int, typer.Option("--folds", min=2, help="Grouped folds where there are no official ones.")
+    ] = 5,
+    exact: Annotated[
+        int, typer.Option("--exact", min=0, help="Clips on which blocks are ablated exactly.")
+    ] = 64,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Extract → analyse → ablate → reweight → evaluate → report; every step resumes.
+
+    Steps that are up to date are skipped. Exit code 3: done, but some clips were skipped.
+    """
+    from residual_audio.pipeline.run import Job
+
+    job = Job(
+        model=model,
+        dataset=dataset,
+        out=out,
+        root=root,
+        data_options=options.parse_data_options(data_option),
+        limit=limit,
+        device=device,
+        batch_size=batch_size,
+        seed=seed,
+        n_folds=folds,
+        n_exact=exact,
+    )
+    finished = carry_out(job, quiet or json)
+    if json:
+        print_json(summary(finished))
+    else:
+        show(finished, quiet)
+    if finished.skipped:
+        raise typer.Exit(3)
+
+
+def carry_out(job: Job, quiet: bool) -> Finished:
+    """Run with one line a step, and a bar while clips are read."""
+    from dataclasses import replace
+
+    from residual_audio.pipeline.run import run as run_job
+
+    echo = (lambda line: None) if quiet else (lambda line: typer.echo(line, err=True))
+    with progress("extracting", None, quiet) as advance:
+        shown = 0
+
+        def report(done: int, total: int) -> None:
+            nonlocal shown
+            advance(done - shown)
+            shown = done
+
+        return run_job(replace(job, progress=report), echo)
+
+
+def show(finished: Finished, quiet: bool = False) -> None:
+    """The table that a run ends with, and where its page is."""
+    if not quiet and finished.adapted:
+        wanted = ("zero-shot", "ResiDual", "coarse", "random axes", "linear probe")
+        rows = [
+            [row["method"], row.get("parameters", ""), _percent(row.get("top1")), _gain(row)]
+            for row in finished.adapted
+            if row["method"].startswith(wanted) and not row.get("failed")
+        ]
+        columns = ["method", "trained numbers", "top-1", "gain over zero-shot, 95% interval"]
+        print_table(columns, rows, "On grouped folds; what is trained never sees the tested fold")
+    if not quiet and finished.zero_shot is not None:
+        rows = [
+            [s.name, f"{s.value:.3f}", f"{s.low:.3f} – {s.high:.3f}", s.n, _chance(s.chance)]
+            for s in finished.zero_shot.scores
+        ]
+        print_table(["zero-shot", "value", "95% interval", "n", "chance"], rows)
+    typer.echo(f"page: {finished.page}")
+
+
+def summary(finished: Finished) -> dict[str, object]:
+    """The same for programs."""
+    scores = finished.zero_shot.scores if finished.zero_shot is not None else ()
+    return {
+        "page": str(finished.page),
+        "n_clips": finished.n_clips,
+        "skipped": finished.skipped,
+        "left_out": finished.left_out,
+        "zero_shot": [
+            {"name": s.name, "value": s.value, "low": s.low, "high": s.high, "n": s.n}
+            | {"chance": s.chance}
+            for s in scores
+        ],
+        "adapted": finished.adapted,
+    }
+
+
+def _percent(value: str | None) -> str:
+    return f"{float(value):.1%}" if value else "–"
+
+
+def _gain(row: dict[str, str]) -> str:
+    if not row.get("gain"):
+        return "–"
+    low, high = float(row["gain_low"]), float(row["gain_high"])
+    return f"{float(row['gain']):+.1%}  [{low:+.1%}, {high:+.1%}]"
+
+
+def _chance(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
