@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from residual_audio import __version__
 from residual_audio.errors import InputError
 from residual_audio.files import read_json, write_text
+from residual_audio.provenance import without_machine_paths
 from residual_audio.report.sections import SECTIONS, Section
 
 MOST_ROWS = 400
@@ -39,6 +41,8 @@ class Figure:
     name: str
     caption: str
     uri: str
+    wide: bool
+    """Takes the whole width of the page."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,9 @@ def gather(run: Path) -> Page:
         rest = Section("more", "More figures", "", tuple(extra), ())
         parts.append(_part(run, rest))
     return Page(
-        title=f"{record.get('model', 'model')} on {record.get('dataset', run.name)}",
+        title=without_machine_paths(
+            f"{record.get('model', 'model')} on {record.get('dataset', run.name)}"
+        ),
         facts=_facts(record),
         warnings=[str(text) for text in record.get("warnings", [])],
         scores=_scores(run),
@@ -133,14 +139,18 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, str]]:
         "partial": "partial",
         "seconds": "seconds",
     }
-    facts = [(shown, str(record[key])) for key, shown in names.items() if key in record]
+    facts = [
+        (shown, without_machine_paths(str(record[key])))
+        for key, shown in names.items()
+        if record.get(key) is not None
+    ]
     sha = record.get("sha256")
     return [*facts, ("weights sha256", f"{str(sha)[:16]}…")] if sha else facts
 
 
 def _part(run: Path, section: Section) -> Part:
     figures = [
-        Figure(name, _caption(name), _data_uri(run / "figures" / f"{name}.png", "image/png"))
+        _figure(run / "figures" / f"{name}.png")
         for name in section.figures
         if (run / "figures" / f"{name}.png").is_file()
     ]
@@ -152,10 +162,13 @@ def _part(run: Path, section: Section) -> Part:
     return Part(section, figures, tables)
 
 
-def _caption(name: str) -> str:
+def _figure(path: Path) -> Figure:
     from residual_audio.report.figures import FIGURES
 
-    return FIGURES[name][1] if name in FIGURES else ""
+    caption = FIGURES[path.stem][1] if path.stem in FIGURES else ""
+    # width and height stand in the header of every PNG
+    width, height = struct.unpack(">II", path.read_bytes()[16:24])
+    return Figure(path.stem, caption, _data_uri(path, "image/png"), width > 1.5 * height)
 
 
 def _data_uri(path: Path, kind: str) -> str:
@@ -186,6 +199,8 @@ def _scores(run: Path) -> list[ScoreRow]:
     rows = []
     for path in sorted((run / "results").glob("*.json")):
         result = _json(path)
+        if result.get("task") == "adapted":
+            continue  # a table of its own
         for score in result.get("scores", []):
             low, high, chance = (score.get(key) for key in ("low", "high", "chance"))
             value = score.get("value")
