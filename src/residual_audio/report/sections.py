@@ -29,8 +29,8 @@ SECTIONS: tuple[Section, ...] = (
     Section(
         "ablation",
         "Which parts matter",
-        "The change of the answers when a part is removed. The direct method takes away only its own "
-        "contribution to the latent, the exact one runs the encoder without it.",
+        "The change of the answers when a part is removed. The direct method takes away only its "
+        "own contribution to the latent, the exact one runs the encoder without it.",
         ("ablation_blocks", "ablation_stages", "fisher_vs_ablation", "entropy_vs_importance"),
         ("ablation_attention_exact", "ablation_attention_direct", "ablation_correlations"),
     ),
