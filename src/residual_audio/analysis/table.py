@@ -114,7 +114,7 @@ def _parse(cells: list[str]) -> Column:
         numbers = [float(cell) for cell in filled]
     except ValueError:
         return np.array(stripped, dtype=object)
-    if not filled:
+    if not any(stripped):
         return np.array(stripped, dtype=object)
     if len(filled) == len(cells) and all(c.lstrip("-").isdigit() for c in filled):
         return np.array([int(cell) for cell in filled])

@@ -35,7 +35,7 @@ def block_heatmap(tables: Tables) -> Figure:
     n = len(blocks)
     figure, axes = plt.subplots(figsize=(COLUMN, 0.22 * n + 0.75))
     values = np.stack([blocks[name].astype(float) for name in names], axis=1)
-    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+    low, high = np.fmin.reduce(values), np.fmax.reduce(values)
     scaled = (values - low) / np.where(high > low, high - low, 1.0)
     axes.imshow(scaled, cmap=HEAT, aspect="auto", origin="lower", vmin=0, vmax=1)
     for i in range(n):

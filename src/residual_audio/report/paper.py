@@ -113,3 +113,51 @@ def pair_rows(statistics: Mapping[str, Any], metric: str) -> Printed:
         tuple(rows),
         f"Stages compared pairwise on {BY_NAME[metric].label}.",
     )
+
+
+def attention_rows(stages: Table) -> Printed:
+    """Attention maps by stage: dimension, spread, reach."""
+    shown = [
+        ("pr", "PR", 1),
+        ("pca_99", "PCA 99%", 1),
+        ("entropy", "Entropy (nats)", 2),
+        ("distance", "Distance (tokens)", 2),
+    ]
+    shown = [entry for entry in shown if f"{entry[0]}_mean" in stages]
+    rows = [
+        (
+            f"s{row['stage']}",
+            *(
+                f"{number(row[f'{name}_mean'], d)} ± {number(row[f'{name}_std'], d)}"
+                for name, _, d in shown
+            ),
+            str(row["n_heads"]),
+        )
+        for row in stages.rows()
+    ]
+    header = ("Stage", *(text for _, text, _ in shown), "Heads")
+    latex_header = tuple(text.replace("%", r"\%") for text in header)
+    return Printed("attention_stages", header, latex_header, tuple(rows), stages.caption)
+
+
+def fisher_rows(fisher: Table, n: int = 10) -> Printed:
+    """The heads that separate the classes best."""
+    columns = [("fisher_trace", "Fisher", 3), ("probe_accuracy", "Probe", 3),
+               ("silhouette", "Silhouette", 3), ("selectivity", "Selectivity", 3)]  # fmt: skip
+    columns = [c for c in columns if c[0] in fisher]
+    best = sorted(fisher.rows(), key=lambda row: -_or_low(row["fisher_trace"]))[:n]
+    rows = [
+        (
+            row["head_id"],
+            *(number(row[name], places) for name, _, places in columns),
+            str(row["preferred_class"]).replace("_", " "),
+        )
+        for row in best
+    ]
+    header = ("Head", *(text for _, text, _ in columns), "Moved most by")
+    caption = f"The {len(rows)} heads that separate the classes best."
+    return Printed("fisher_top", header, header, tuple(rows), caption)
+
+
+def _or_low(value: float) -> float:
+    return value if value == value else float("-inf")  # NaN sorts last

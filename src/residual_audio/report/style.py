@@ -80,6 +80,8 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
     from residual_audio.files import write_bytes
 
+    figure.draw_without_rendering()  # one layout for both files
+    figure.set_layout_engine("none")
     written = []
     for suffix, metadata in ((".png", {"Software": None}), (".pdf", {"CreationDate": None})):
         buffer = io.BytesIO()

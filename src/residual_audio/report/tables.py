@@ -19,18 +19,25 @@ NO_VALUE = "–"
 
 
 def write_csv(path: Path, table: Table) -> Path:
-    """Numbers in full, so that reading it back gives the same table; no value is an empty cell."""
+    """Numbers in full, so that reading it back gives the same table; no value is an empty cell.
+
+    In a column without any value the cells say "nan", or it would come back as text.
+    """
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(table.columns)
+    absent = {
+        key: "nan" if values.dtype.kind == "f" and np.isnan(values).all() else ""
+        for key, values in table.columns.items()
+    }
     for row in table.rows():
-        writer.writerow([_cell(value) for value in row.values()])
+        writer.writerow([_cell(value, absent[key]) for key, value in row.items()])
     return write_bytes(path, buffer.getvalue().encode())
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: Any, absent: str) -> Any:
     if isinstance(value, float):
-        return "" if np.isnan(value) else repr(value)
+        return absent if np.isnan(value) else repr(value)
     if isinstance(value, bool):
         return int(value)
     return value
