@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from residual_audio.analysis.aggregate import mean_and_std
@@ -18,6 +20,7 @@ from residual_audio.metrics.attention import (
 )
 from residual_audio.metrics.spectra import linear_metrics
 from residual_audio.metrics.validate import Array
+from residual_audio.types import Site
 
 STATISTICS = ("entropy", "distance", "distance_rows", "distance_cols")
 
@@ -28,6 +31,7 @@ def attention_tables(store: Source, seed: int = 0) -> dict[str, Table]:
     if not sites:
         raise InputError("attention was not captured: extract with --capture …,attention")
     rng = np.random.default_rng(seed)
+    n_maps = _equal_number(store, sites)
     rows: list[dict[str, object]] = []
     curves: list[dict[str, object]] = []
     for site in sites:
@@ -38,18 +42,22 @@ def attention_tables(store: Source, seed: int = 0) -> dict[str, Table]:
         }
         maps = _maps(store, site)
         grams = _grams(maps) if maps is not None and len(maps) > 2 else None
-        found = {} if grams is None else linear_metrics(gram_spectra(grams))
-        if grams is not None and store.has(f"attention/{site}/maps_at"):
-            windows = np.asarray(store.array(f"attention/{site}/maps_at"))[:, 1]
-            within = dimensions_within_windows(grams, windows)
-            found |= {f"{name}_within": within[name] for name in ("pr", "pca_99")}
+        found: dict[str, Array] = {}
+        if grams is not None:
+            chosen = np.sort(rng.permutation(len(grams[0]))[:n_maps])
+            equal = grams[np.ix_(np.arange(len(grams)), chosen, chosen)]
+            found = linear_metrics(gram_spectra(equal))
+            if store.has(f"attention/{site}/maps_at"):
+                windows = np.asarray(store.array(f"attention/{site}/maps_at"))[chosen, 1]
+                within = dimensions_within_windows(equal, windows)
+                found |= {f"{name}_within": within[name] for name in ("pr", "pca_99")}
         for h, head in enumerate(site.heads):
             row: dict[str, object] = {
                 "head_id": str(head),
                 "stage": site.stage,
                 "block": site.block,
                 "head": h,
-                "n_maps": 0 if maps is None else len(maps),
+                "n_maps": 0 if grams is None else n_maps,
             }
             row |= {name: float(values[:, h].mean()) for name, values in statistics.items()}
             rows.append(row | {name: float(values[h]) for name, values in found.items()})
@@ -61,7 +69,8 @@ def attention_tables(store: Source, seed: int = 0) -> dict[str, Table]:
                     | {name: float(np.nanmean(v)) for name, v in dimensions.items()}
                 )
     notes = (
-        _sample_note(rows),
+        f"{n_maps} window maps a head, the number the site with fewest has; a dimension is at most "
+        "one less, and grows with their number (attention_sample)",
         "_within: after taking out the mean map of each window, which in shifted blocks holds the "
         "border masks",
     )
@@ -90,12 +99,15 @@ def _grams(maps: Array) -> Array:
     return np.concatenate(found)
 
 
-def _sample_note(rows: list[dict[str, object]]) -> str:
-    sizes = sorted({int(str(row["n_maps"])) for row in rows})
-    return (
-        f"window maps a head: {', '.join(map(str, sizes))}; a dimension is at most one less, and "
-        "grows with their number (attention_sample): compare at equal numbers"
-    )
+def _equal_number(store: Source, sites: Sequence[Site]) -> int:
+    """Maps that every site has: their dimension can only be compared at equal numbers."""
+    names = [f"attention/{site}/maps" for site in sites]
+    counts = [
+        len(store.array(f"{name}_at" if store.has(f"{name}_at") else name))
+        for name in names
+        if store.has(name)
+    ]
+    return min(counts, default=0)
 
 
 def _stages(store: Source, heads: Table) -> Table:
