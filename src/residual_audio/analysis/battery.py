@@ -17,6 +17,7 @@ from residual_audio.metrics.dimension import (
     combine_local,
     gride,
     local_dimension,
+    mle,
     refusals,
     two_nn,
 )
@@ -58,14 +59,15 @@ def measure(
     """Measure units [unit, clip, d], on all cores.
 
     transform [unit, d, m]: the isometry of a projection, to measure what comes after it.
-    k: neighbours of the MLE estimate; fewer where there are fewer clips.
+    k: neighbours of the MLE estimate. Beyond `MAX_SEARCHED` clips neighbours are searched in a
+    random sample, and how far its two halves differ is reported (`twonn_spread`, `mle_spread`).
     """
     x = as_heads(x)
     check_finite(x, units, clips)
-    sampled = None
+    drawn, sampled = np.arange(x.shape[1]), None
     if nonlinear and x.shape[1] > MAX_SEARCHED:
-        rng = np.random.default_rng(seed)
-        sampled = np.sort(rng.choice(x.shape[1], MAX_SEARCHED, replace=False))
+        drawn = np.random.default_rng(seed).choice(x.shape[1], MAX_SEARCHED, replace=False)
+        sampled = np.sort(drawn)
 
     def some(rows: slice) -> tuple[dict[str, Array], Array, Array]:
         cloud = x[rows]
@@ -80,6 +82,8 @@ def measure(
             )
             columns |= found
             log_ratio[:, searched] = ratio
+            if sampled is not None:
+                columns |= _spread(cloud, root, k, np.array_split(drawn, 2))
         advance(len(cloud))
         return columns, spectra, log_ratio
 
@@ -91,6 +95,15 @@ def measure(
         np.concatenate([part[2] for part in parts]),
         sampled,
     )
+
+
+def _spread(cloud: Array, root: Array | None, k: int, parts: Sequence[Array]) -> dict[str, Array]:
+    """Standard deviation of the estimates over disjoint parts of the sampled clips."""
+    found = [neighbour_distances(cloud[:, part], k, transform=root) for part in parts]
+    return {
+        "twonn_spread": np.std([two_nn(near).value for near in found], axis=0, ddof=1),
+        "mle_spread": np.std([mle(near).value for near in found], axis=0, ddof=1),
+    }
 
 
 def nonlinear_columns(distances: Distances) -> tuple[dict[str, Array], Array]:

@@ -170,7 +170,7 @@ def grow(sizes: tuple[int, ...], seed: int, sample: int = 4) -> list[dict[str, f
     from residual_audio.metrics.spectra import isometry
 
     n_heads = sum(n for n, _ in STAGES)
-    roots = isometry(projections(seed)[2][:sample])
+    roots = isometry(projections(seed)[-1][:sample])
     out = []
     for n_clips in sizes:
         x = clouds(sample, n_clips, seed)
