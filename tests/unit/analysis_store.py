@@ -78,6 +78,8 @@ class FakeStore:
         self.arrays["embedding/latent"] = rng.normal(size=(n, 24))
         self.operators["joint"] = rng.normal(size=(24, 16))
         self.arrays["embedding/joint"] = self.to_joint(self.arrays["embedding/latent"])
+        self.arrays["direct/weights/s0"] = np.ones(n)
+        self.joint = {"kind": "relu"}
         self.words = [f"sound {i}" for i in range(40)]
         self.operators["text"] = rng.normal(size=(40, 16))
 

@@ -17,7 +17,7 @@ from residual_audio.analysis.run import PARTS, Options, analyse
 from residual_audio.analysis.separability import read_labels
 from residual_audio.analysis.similarity import projected_bases
 from residual_audio.analysis.uncertainty import resampled_spectra, stage_intervals
-from residual_audio.errors import InputError
+from residual_audio.errors import InputError, StoreError
 from residual_audio.metrics.bootstrap import resample_counts
 from residual_audio.metrics.dimension import two_nn
 from residual_audio.metrics.neighbours import neighbour_distances
@@ -26,6 +26,7 @@ from residual_audio.metrics.similarity import principal_angles
 from residual_audio.metrics.spectra import eigenspectrum, participation_ratio
 from residual_audio.report.tables import read_parquet
 from residual_audio.report.write import write_analysis
+from residual_audio.types import Site
 
 N_HEADS = sum(site.n_heads for site in SITES)
 
@@ -222,6 +223,33 @@ def test_what_is_missing_is_said(store: FakeStore) -> None:
     bare.arrays = {}
     with pytest.raises(InputError, match="no heads"):
         analyse(bare)
+
+
+def test_a_damaged_store_is_an_error_and_no_omission() -> None:
+    damaged = FakeStore()
+    whole = damaged.heads
+    calls = []
+
+    def heads(site: Site) -> np.ndarray:
+        calls.append(site)
+        if len(calls) > len(SITES):
+            raise StoreError("'shard-00000.safetensors' is missing from the store")
+        return whole(site)
+
+    damaged.heads = heads
+    with pytest.raises(StoreError, match="shard-00000"):
+        analyse(damaged, Options(parts=frozenset({"similarity"})))
+
+
+def test_words_need_the_direct_path_and_a_readable_joint_head() -> None:
+    without = FakeStore()
+    del without.arrays["direct/weights/s0"]
+    with pytest.raises(InputError, match="--capture …,direct"):
+        describe_heads(without)
+    odd = FakeStore()
+    odd.joint = None
+    with pytest.raises(InputError, match="joint head"):
+        describe_heads(odd)
 
 
 def test_nan_in_a_store_is_named() -> None:

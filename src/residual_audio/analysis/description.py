@@ -15,7 +15,7 @@ import numpy as np
 from residual_audio.analysis.cores import on_cores
 from residual_audio.analysis.source import Source, clip_ids, each_site
 from residual_audio.analysis.table import Table, from_rows
-from residual_audio.errors import InputError, StoreError
+from residual_audio.errors import InputError
 from residual_audio.metrics.pursuit import (
     centre_dictionary,
     coherence,
@@ -94,11 +94,12 @@ def describe_heads(
     texts, embeddings = store.texts()
     if embeddings is None or len(texts) < 2 * N_ENTRIES:
         raise InputError("the store has no text dictionary to describe heads with")
+    if not any(name.startswith("direct/") for name in store.names):
+        raise InputError("the direct path was not captured: extract with --capture …,direct")
     dictionary = centre_dictionary(embeddings)
-    try:
-        derivative, linearity = joint_derivative(store, seed=seed)
-    except StoreError as error:
-        raise InputError(str(error)) from None
+    if store.joint is None:
+        raise InputError("the joint head does not read the latent: heads cannot be put in words")
+    derivative, linearity = joint_derivative(store, seed=seed)
     rng = np.random.default_rng(seed)
     null = random_fits(dictionary, N_ENTRIES, N_DRAWS, rng)
     chance = _random_coherence(dictionary, rng)

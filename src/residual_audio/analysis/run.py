@@ -25,7 +25,7 @@ from residual_audio.analysis.source import Source
 from residual_audio.analysis.statistics import head_statistics
 from residual_audio.analysis.table import Table
 from residual_audio.analysis.uncertainty import dimension_curves, stage_intervals
-from residual_audio.errors import InputError, StoreError
+from residual_audio.errors import InputError
 
 PARTS = {
     "projected": "dimension after W_O",
@@ -108,7 +108,7 @@ def analyse(
             step(part)
             try:
                 work()
-            except (InputError, StoreError) as error:
+            except InputError as error:  # not captured, no labels …; a damaged store is an error
                 skipped[part] = str(error)
     return Analysis(tables, statistics, skipped)
 
