@@ -19,7 +19,7 @@ from residual_audio.analysis.similarity import projected_bases
 from residual_audio.analysis.uncertainty import resampled_spectra, stage_intervals
 from residual_audio.errors import InputError, StoreError
 from residual_audio.metrics.bootstrap import resample_counts
-from residual_audio.metrics.dimension import two_nn
+from residual_audio.metrics.dimension import local_dimension, two_nn
 from residual_audio.metrics.neighbours import neighbour_distances
 from residual_audio.metrics.separability import fisher
 from residual_audio.metrics.similarity import principal_angles
@@ -44,7 +44,8 @@ def analysis(store: FakeStore) -> Analysis:
 def test_every_part_gives_its_table(analysis: Analysis) -> None:
     assert analysis.skipped == {}
     assert set(analysis.tables) == {
-        "heads", "blocks", "stages", "spectra", "units", "similarity", "fingerprints", "fisher",
+        "heads", "blocks", "stages", "spectra", "local_dimension", "units", "similarity",
+        "fingerprints", "fisher",
         "class_activation", "attention", "attention_stages", "attention_sample", "pooling",
         "top_clips", "descriptions", "dimension_vs_n",
     }  # fmt: skip
@@ -75,6 +76,15 @@ def test_raw_and_projected_dimensions_are_those_of_the_vectors(
             values = np.linalg.eigvalsh(moments.covariance[h])
             assert row["token_pr"] == pytest.approx(values.sum() ** 2 / (values**2).sum())
             assert row["ln_ratio"] == pytest.approx(row["pca_99"] / row["twonn"])
+
+
+def test_local_dimension_has_a_row_a_clip(analysis: Analysis, store: FakeStore) -> None:
+    table = analysis.tables["local_dimension"]
+    assert len(table) == 90
+    near = neighbour_distances(
+        np.concatenate([np.moveaxis(store.heads(site), 1, 0) for site in SITES[:2]])
+    )
+    np.testing.assert_allclose(table["s0"], local_dimension(near).mean(axis=0), rtol=1e-9)
 
 
 def test_stages_differ_as_they_were_made(analysis: Analysis) -> None:

@@ -22,7 +22,7 @@ from residual_audio.metrics.dimension import (
     two_nn,
 )
 from residual_audio.metrics.neighbours import Distances, neighbour_distances
-from residual_audio.metrics.spectra import eigenspectrum, linear_metrics
+from residual_audio.metrics.spectra import eigenspectrum, kept_share, linear_metrics
 from residual_audio.metrics.validate import Array, as_heads, check_finite
 
 N_NEIGHBOURS = 20
@@ -40,6 +40,8 @@ class Battery:
     """[unit, d], eigenvalues, falling."""
     log_ratio: Array
     """[unit, clip], log(r₂/r₁): what a bootstrap over clips needs; NaN for dropped clips."""
+    local: Array
+    """[unit, clip], dimension around each clip (MLE, k neighbours); NaN for dropped clips."""
     sampled: Array | None = None
     """Clips the neighbours were searched in, where there were too many for all."""
 
@@ -69,23 +71,23 @@ def measure(
         drawn = np.random.default_rng(seed).choice(x.shape[1], MAX_SEARCHED, replace=False)
         sampled = np.sort(drawn)
 
-    def some(rows: slice) -> tuple[dict[str, Array], Array, Array]:
+    def some(rows: slice) -> tuple[dict[str, Array], Array, Array, Array]:
         cloud = x[rows]
         root = None if transform is None else transform[rows]
         spectra = eigenspectrum(cloud if root is None else cloud.astype(np.float64) @ root)
         columns = {"n_clips": np.full(len(cloud), x.shape[1])} | linear_metrics(spectra, levels)
-        log_ratio = np.full(cloud.shape[:2], np.nan)
+        if x.shape[2] >= 16:
+            columns["kept_16"] = kept_share(spectra, 16)
+        log_ratio, local = np.full(cloud.shape[:2], np.nan), np.full(cloud.shape[:2], np.nan)
         if nonlinear:
             searched = slice(None) if sampled is None else sampled
-            found, ratio = nonlinear_columns(
-                neighbour_distances(cloud[:, searched], k, transform=root)
-            )
+            near = neighbour_distances(cloud[:, searched], k, transform=root)
+            found, log_ratio[:, searched], local[:, searched] = nonlinear_columns(near)
             columns |= found
-            log_ratio[:, searched] = ratio
             if sampled is not None:
                 columns |= _spread(cloud, root, k, np.array_split(drawn, 2))
         advance(len(cloud))
-        return columns, spectra, log_ratio
+        return columns, spectra, log_ratio, local
 
     jobs = [slice(start, start + 4) for start in range(0, len(x), 4)]
     parts = on_cores(some, jobs)
@@ -93,6 +95,7 @@ def measure(
         {name: np.concatenate([part[0][name] for part in parts]) for name in parts[0][0]},
         np.concatenate([part[1] for part in parts]),
         np.concatenate([part[2] for part in parts]),
+        np.concatenate([part[3] for part in parts]),
         sampled,
     )
 
@@ -106,8 +109,8 @@ def _spread(cloud: Array, root: Array | None, k: int, parts: Sequence[Array]) ->
     }
 
 
-def nonlinear_columns(distances: Distances) -> tuple[dict[str, Array], Array]:
-    """TwoNN, MLE and GRIDE with their errors, local spread, and reasons; and log(r₂/r₁)."""
+def nonlinear_columns(distances: Distances) -> tuple[dict[str, Array], Array, Array]:
+    """TwoNN, MLE and GRIDE with errors and reasons; log(r₂/r₁); the local dimension of clips."""
     linear, likelihood = two_nn(distances), two_nn(distances, "mle", 0.0)
     local = local_dimension(distances)
     wide, wide_error, _ = combine_local(local)
@@ -133,4 +136,4 @@ def nonlinear_columns(distances: Distances) -> tuple[dict[str, Array], Array]:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log(distances.values[..., 1] / distances.values[..., 0])
     ratio[np.isnan(linear.value)] = np.nan
-    return columns, ratio
+    return columns, ratio, local

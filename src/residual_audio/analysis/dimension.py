@@ -35,7 +35,9 @@ class HeadMeasures:
     spectra: dict[str, Array]
     """Space (raw, projected, token) → [head, d]; NaN beyond a head's own width."""
     log_ratio: Array
-    """[head, clip]"""
+    """[head, clip], log(r₂/r₁)"""
+    local: Array
+    """[head, clip], local dimension"""
 
 
 def measure_heads(
@@ -51,7 +53,7 @@ def measure_heads(
     """Every estimate of every head, one site in memory at a time."""
     columns: list[dict[str, Array]] = []
     spectra: dict[str, list[Array]] = {"raw": []}
-    ratios, clips = [], clip_ids(store)
+    ratios, local, clips = [], [], clip_ids(store)
     tokens = tokens and all(store.has(f"moments/{site}/mean") for site in store.attention_sites)
     for part in each_site(store):
         raw = measure(
@@ -60,6 +62,7 @@ def measure_heads(
         found = {"head_id": np.array(part.names, dtype=object)} | raw.columns
         spectra["raw"] += list(raw.spectra)
         ratios.append(raw.log_ratio)
+        local.append(raw.local)
         if projected:
             after = measure(
                 part.x,
@@ -88,6 +91,7 @@ def measure_heads(
         table,
         {space: np.stack([_pad(row, width) for row in rows]) for space, rows in spectra.items()},
         np.concatenate(ratios),
+        np.concatenate(local),
     )
 
 
@@ -160,6 +164,24 @@ def spectra_table(measures: HeadMeasures) -> Table:
         "Eigenvalues of every head's covariance.",
         measures.table.notes,
     )
+
+
+def local_table(store: Source, measures: HeadMeasures) -> Table:
+    """One row a clip: the dimension around it, mean over the heads of each stage."""
+    stages = measures.table["stage"]
+    columns: dict[str, Array] = {
+        "clip": np.array(clip_ids(store), dtype=object),
+        "label": np.array([v or "" for v in store.clips["label"]], dtype=object),
+    }
+    for stage in np.unique(stages):
+        values = measures.local[stages == stage]
+        known = np.isfinite(values)
+        with np.errstate(invalid="ignore"):
+            mean = np.where(known, values, 0.0).sum(axis=0) / known.sum(axis=0)
+        columns[f"s{stage}"] = mean
+    note = "empty where a clip was dropped as a duplicate, or not sampled"
+    caption = "Dimension around each clip (MLE over 20 neighbours), mean over the heads of a stage."
+    return Table("local_dimension", columns, caption, (*measures.table.notes, note))
 
 
 def measure_units(

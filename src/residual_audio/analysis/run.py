@@ -13,6 +13,7 @@ from residual_audio.analysis.attention import attention_tables
 from residual_audio.analysis.description import describe_heads, top_clips
 from residual_audio.analysis.dimension import (
     HeadMeasures,
+    local_table,
     measure_heads,
     measure_units,
     spectra_table,
@@ -98,6 +99,7 @@ def analyse(
     heads = measures.table
     tables = {"heads": heads, "blocks": block_table(heads), "stages": stage_table(heads)}
     tables["spectra"] = spectra_table(measures)
+    tables["local_dimension"] = local_table(store, measures)
     statistics = head_statistics(heads)
     statistics["n_clips"] = len(store.clips)
     skipped: dict[str, str] = {}
