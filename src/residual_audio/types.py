@@ -101,6 +101,8 @@ class Gains:
     """True: λ = 1 is exactly the identity. False: the mean is dropped, as in the papers."""
     path: Literal["network", "direct"] = "network"
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
+    means: Mapping[str, float] = field(default_factory=dict)
+    """Unit name → gain λ₀ of its mean, which adds (λ₀ − 1) μ; 1 where a unit is not listed."""
 
 
 @dataclass(frozen=True, slots=True)

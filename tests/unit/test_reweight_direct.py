@@ -142,15 +142,18 @@ def test_gains_of_one_change_no_bit(parts, units, rough):
         spectra = {u: coarse(s) for u, s in spectra.items()}
     terms = direct_terms(parts, spectra)
     assert terms.n_gains == (len(units) if rough else sum(len(s.basis) for s in spectra.values()))
+    both = direct_terms(parts, spectra, mean_gains=True)
+    assert both.n_gains == terms.n_gains + len(units)
+    assert torch.equal(both.latent(torch.ones(both.n_gains)), torch.from_numpy(parts.latent))
     same = terms.latent(torch.ones(terms.n_gains))
     assert torch.equal(same, torch.from_numpy(parts.latent))
 
 
-@pytest.mark.parametrize("keep_mean", [True, False])
-def test_latent_equals_gains_on_explicit_contributions(parts, keep_mean):
+@pytest.mark.parametrize(("keep_mean", "mean_gains"), [(True, False), (True, True), (False, False)])
+def test_latent_equals_gains_on_explicit_contributions(parts, keep_mean, mean_gains):
     spectra = choose(direct_spectra(parts, ALL), Components(k=2))
     spectra["s1.b0.mlp"] = coarse(direct_spectra(parts, ["s1.b0.mlp"])["s1.b0.mlp"])
-    terms = direct_terms(parts, spectra, keep_mean=keep_mean)
+    terms = direct_terms(parts, spectra, keep_mean=keep_mean, mean_gains=mean_gains)
     values = torch.rand(terms.n_gains, generator=torch.Generator().manual_seed(0)) * 2
     gains = terms.gains(values)
     from residual_audio.reweight.gains import apply

@@ -80,6 +80,7 @@ def make_gains(
     seed: int = 0,
     keep_mean: bool = True,
     low: float = 0.2,
+    means: bool = False,
 ) -> Gains:
     rng = np.random.default_rng(seed)
     spectra = {}
@@ -88,7 +89,8 @@ def make_gains(
         full = fit_spectrum(rng.normal(size=(4 * d, d)) + rng.normal(size=d))
         spectra[unit] = Spectrum(full.mean, full.basis[:k], full.eigenvalues[:k], full.n)
     gains = {u: rng.uniform(low, 2.0, size=len(s.basis)) for u, s in spectra.items()}
-    return Gains(gains, spectra, keep_mean=keep_mean)
+    moved = {u: float(rng.uniform(low, 2.0)) for u in spectra} if means else {}
+    return Gains(gains, spectra, keep_mean=keep_mean, means=moved)
 
 
 ALL_HEADS = [
@@ -153,6 +155,37 @@ def test_a_coarse_gain_scales_the_head_and_folds(model, features):
     torch.testing.assert_close(edited, same, atol=1e-5, rtol=1e-4)
     fold(model, gains)
     torch.testing.assert_close(model.embed(features), edited, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("units", UNITS, ids=lambda u: "+".join(u[:3]))
+def test_gains_of_means_fold_unfold_and_learn(model, features, units, tmp_path):
+    gains = make_gains(model, units, means=True)
+    before = model.embed(features)
+    acting = NetworkGains(gains, model.encoder.sites)
+    model.embed(features, acting).sum().backward()
+    assert all(value.grad is not None for value in acting.means.values())
+    with torch.no_grad():
+        edited = model.embed(features, acting)
+        plain = Gains(gains.gains, gains.spectra)
+        without = model.embed(features, NetworkGains(plain, model.encoder.sites))
+    assert (edited - without).abs().max() > 1e-4
+    again = load_gains(save_gains(acting.gains(), tmp_path / "g"))
+    assert again.means == pytest.approx(gains.means)
+    fold(model, gains)
+    torch.testing.assert_close(model.embed(features), edited, atol=1e-5, rtol=1e-4)
+    unfold(model, gains)
+    torch.testing.assert_close(model.embed(features), before, atol=1e-4, rtol=1e-4)
+
+
+def test_gains_of_means_are_checked(model):
+    gains = make_gains(model, ["s2"], means=True)
+    with pytest.raises(InputError, match="mean of 's2' is nan"):
+        check_gains(Gains(gains.gains, gains.spectra, means={"s2": float("nan")}))
+    with pytest.raises(InputError, match="dropped"):
+        check_gains(Gains(gains.gains, gains.spectra, keep_mean=False, means={"s2": 1.0}))
+    with pytest.raises(InputError, match="Fold one"):
+        compose(gains, gains)
+    assert blend(gains, 0.0).means == {"s2": 1.0}
 
 
 def test_an_erased_direction_cannot_be_unfolded(model):

@@ -127,6 +127,9 @@ def fit(
     keep_mean: Annotated[
         bool, typer.Option("--keep-mean/--drop-mean", help="--drop-mean: the published formula.")
     ] = True,
+    mean_gains: Annotated[
+        bool, typer.Option("--mean-gains/--no-mean-gains", help="Also a gain of each unit's mean.")
+    ] = True,
     objective: Annotated[
         str, typer.Option("--objective", help="cross-entropy, contrastive, entropy, gap, spread.")
     ] = "cross-entropy",
@@ -165,7 +168,9 @@ def fit(
     changes |= {k: v for k, v in (("learning_rate", learning_rate), ("epochs", epochs)) if v}
     if path == "direct":
         settings = replace(DEFAULTS, **changes)
-        how = Residual(unit, wanted, parts, "pca", keep_mean, settings, (l2,), objective)
+        how = Residual(
+            unit, wanted, parts, "pca", keep_mean, mean_gains, settings, (l2,), objective
+        )
         found = fit_whole(store, how, folds=fold, seed=seed)
     else:
         from residual_audio.evaluation.network_methods import GAINS, NetworkResidual, Rooms
@@ -174,7 +179,9 @@ def fit(
         rows = rows_of(store, fold)
         passes = load_passes_of(store, rows, model, root, given, device, quiet or json)
         settings = replace(GAINS, **changes)
-        inside = NetworkResidual(Rooms(passes), unit, wanted, parts, "pca", keep_mean, settings)
+        inside = NetworkResidual(
+            Rooms(passes), unit, wanted, parts, "pca", keep_mean, mean_gains, settings
+        )
         found = fit_whole(store, inside, folds=fold, seed=seed)  # type: ignore[arg-type]
     written = save_gains(found, out)
     if json:

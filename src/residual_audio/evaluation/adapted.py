@@ -69,6 +69,7 @@ def direct_methods(problem: Problem) -> list[Method]:
             Method("ResiDual MLPs", "residual", Residual("mlp", every)),
             Method("ResiDual heads, EVR 0.9", "residual", Residual(components=Components(evr=0.9))),
             Method("ResiDual heads, mean dropped", "residual", Residual(keep_mean=False)),
+            Method("ResiDual heads, mean fixed", "residual", Residual(mean_gains=False)),
             Method("ResiDual heads, closed form", "residual", ClosedForm()),
             Method(
                 "coarse, one gain a head", "control", Residual(components=Components(coarse=True))

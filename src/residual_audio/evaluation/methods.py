@@ -69,6 +69,8 @@ class Residual:
     components: Components = ALL
     axes: Axes = "pca"
     keep_mean: bool = True
+    mean_gains: bool = True
+    """Also a gain of every unit's mean."""
     settings: FitSettings = DEFAULTS
     l2: tuple[float, ...] = (0.0,)
     """Candidates, of which the held-out clips choose."""
@@ -78,7 +80,10 @@ class Residual:
         units = unit_names(problem.sites, self.level, self.stages)
         spectra = problem.spectra(units, split.train, self.components)
         return direct_terms(
-            problem.direct, turn(spectra, self.axes, seed), keep_mean=self.keep_mean
+            problem.direct,
+            turn(spectra, self.axes, seed),
+            keep_mean=self.keep_mean,
+            mean_gains=self.mean_gains and self.keep_mean,
         )
 
     def __call__(self, problem: Problem, split: Split, seed: int) -> Fitted:
@@ -146,7 +151,8 @@ class ClosedForm:
 
     def __call__(self, problem: Problem, split: Split, seed: int) -> Fitted:
         start = time.perf_counter()
-        terms = Residual(self.level, self.stages, self.components).terms(problem, split, seed)
+        how = Residual(self.level, self.stages, self.components, mean_gains=False)
+        terms = how.terms(problem, split, seed)
         texts = problem.judge.texts.numpy().astype(np.float64)
         texts = texts - texts.mean(0)
         step = jacobian(problem.head, problem.latent[split.train])
@@ -216,7 +222,7 @@ class Rule:
         )
         gains = STRATEGIES[self.name](ground)
         with torch.no_grad():
-            latent = terms.latent(terms.vector(gains.gains), torch.as_tensor(split.test))
+            latent = terms.latent(terms.vector(gains), torch.as_tensor(split.test))
             joint = problem.from_latent(latent)
         # a rule that looks at no label chooses nothing by training clips but its axes
         chosen = n_gains(gains) if self.name == "fisher" else 0

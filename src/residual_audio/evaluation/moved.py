@@ -8,7 +8,7 @@ import numpy as np
 
 from residual_audio.evaluation.problem import Problem
 from residual_audio.reweight.closed_form import jacobian
-from residual_audio.reweight.direct import direct_terms
+from residual_audio.reweight.direct import terms_of
 from residual_audio.types import FloatArray, Gains
 
 
@@ -28,8 +28,8 @@ def moved_components(
     joint space (the joint head linearised at the mean latent); its clips are those furthest along.
     Direct-path gains only: their components live in the latent.
     """
-    terms = direct_terms(problem.direct, gains.spectra, keep_mean=gains.keep_mean)
-    values = terms.vector(gains.gains).numpy()
+    terms = terms_of(problem.direct, gains)
+    values = terms.vector(gains).numpy()
     k = terms.axes.shape[0]
     amplitudes, axes = terms.amplitudes.numpy(), terms.axes.numpy()
     energy = ((values[:k] - 1.0) * amplitudes.std(0)) ** 2
@@ -72,6 +72,7 @@ def moved_units(gains: Gains) -> list[dict[str, Any]]:
                 "min_gain": float(values.min()),
                 "max_gain": float(values.max()),
                 "moved": float(np.abs(values - 1).mean()),
+                "gain_of_mean": float(gains.means.get(unit, 1.0)),
             }
         )
     return rows

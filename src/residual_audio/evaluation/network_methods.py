@@ -94,6 +94,7 @@ class NetworkResidual:
     components: Components = ALL
     axes: Axes = "pca"
     keep_mean: bool = True
+    mean_gains: bool = True
     settings: FitSettings = GAINS
 
     def __call__(self, problem: Problem, split: Split, seed: int) -> Fitted:
@@ -110,7 +111,12 @@ class NetworkResidual:
             spectra = network_spectra(problem.vectors, units, rows)
         spectra = turn(choose(spectra, self.components), self.axes, seed)
         about = problem.about | {"fold": split.name}
-        given = identity_gains(spectra, keep_mean=self.keep_mean, fitted_on=about)
+        given = identity_gains(
+            spectra,
+            mean_gains=self.mean_gains and self.keep_mean,
+            keep_mean=self.keep_mean,
+            fitted_on=about,
+        )
         gains = NetworkGains(given, problem.sites)
         embed = self.rooms.entrances(gains.first_block).embed(self.rooms.model, gains)
         settings = replace(self.settings, seed=seed)

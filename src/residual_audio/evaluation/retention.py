@@ -46,7 +46,7 @@ def retention_direct(
                 # directions beyond the kept axes of a unit are not touched, as in training
                 gains = retain(Ground(spectra, problem.sites), k)
                 with torch.no_grad():
-                    latent = terms.latent(terms.vector(gains.gains), torch.as_tensor(test))
+                    latent = terms.latent(terms.vector(gains), torch.as_tensor(test))
                     scores = problem.scores(problem.from_latent(latent))
                 hits[i, test] = classification.true_rank(scores, problem.codes[test]) == 1
                 kept = [kept_share(s.eigenvalues, k) for s in spectra.values()]

@@ -34,6 +34,8 @@ class DirectTerms:
     """[component, D]"""
     whole: Tensor
     """[clip, coarse unit, D]"""
+    means: Tensor
+    """[unit, D], means of the units whose mean has a gain: all of them, or none."""
     units: tuple[str, ...]
     sizes: tuple[int, ...]
     """Gains of each unit, in order; fine units come first."""
@@ -42,17 +44,19 @@ class DirectTerms:
 
     @property
     def n_gains(self) -> int:
-        return sum(self.sizes)
+        return sum(self.sizes) + len(self.means)
 
     def latent(self, gains: Tensor, rows: Tensor | slice = slice(None)) -> Tensor:
         """Latents [clip, D] of all gains in one vector [n_gains]; λ = 1 changes no bit."""
         scale = gains - (1.0 if self.keep_mean else 0.0)
-        k = self.axes.shape[0]
+        k, n = self.axes.shape[0], sum(self.sizes)
         out = self.base[rows]
         if k:
             out = out + (self.amplitudes[rows] * scale[:k]) @ self.axes
         if self.whole.shape[1]:
-            out = out + torch.matmul(scale[k:], self.whole[rows])
+            out = out + torch.matmul(scale[k:n], self.whole[rows])
+        if len(self.means):
+            out = out + scale[n:] @ self.means
         return out
 
     def at(self, rows: FloatArray) -> DirectTerms:
@@ -65,30 +69,38 @@ class DirectTerms:
             whole=self.whole[index],
         )
 
-    def vector(self, gains: Mapping[str, FloatArray]) -> Tensor:
-        """Gains by unit as one vector."""
-        return torch.from_numpy(
-            np.concatenate([np.asarray(gains[unit], np.float32) for unit in self.units])
-        )
+    def vector(self, gains: Gains) -> Tensor:
+        """Gains as one vector."""
+        parts = [np.asarray(gains.gains[unit], np.float32) for unit in self.units]
+        if len(self.means):
+            parts.append(np.array([gains.means.get(u, 1.0) for u in self.units], np.float32))
+        return torch.from_numpy(np.concatenate(parts))
 
     def gains(self, values: Tensor, fitted_on: Mapping[str, Any] | None = None) -> Gains:
         """One vector as `Gains`."""
-        parts = np.split(
-            values.detach().cpu().numpy().astype(np.float64), np.cumsum(self.sizes)[:-1]
-        )
+        found = values.detach().cpu().numpy().astype(np.float64)
+        parts = np.split(found[: sum(self.sizes)], np.cumsum(self.sizes)[:-1])
+        means = found[sum(self.sizes) :].tolist()
         return Gains(
             dict(zip(self.units, parts, strict=True)),
             dict(self.spectra),
             keep_mean=self.keep_mean,
             path="direct",
             fitted_on=dict(fitted_on or {}),
+            means=dict(zip(self.units, means, strict=True)) if means else {},
         )
 
 
 def direct_terms(
-    contributions: Contributions, spectra: Mapping[str, Spectrum], *, keep_mean: bool = True
+    contributions: Contributions,
+    spectra: Mapping[str, Spectrum],
+    *,
+    keep_mean: bool = True,
+    mean_gains: bool = False,
 ) -> DirectTerms:
     """Coordinates of every clip along the axes of every unit."""
+    if mean_gains and not keep_mean:
+        raise InputError("gains of means make no sense where the mean is dropped")
     fine = [unit for unit, s in spectra.items() if len(s.basis)]
     rough = [unit for unit in spectra if unit not in set(fine)]
     n, d = contributions.latent.shape
@@ -125,6 +137,11 @@ def direct_terms(
         amplitudes=torch.from_numpy(amplitudes),
         axes=torch.from_numpy(np.concatenate(axes_all).astype(np.float32)),
         whole=torch.from_numpy(whole),
+        means=torch.from_numpy(
+            np.stack([spectra[u].mean for u in (*fine, *rough)]).astype(np.float32)
+            if mean_gains
+            else np.empty((0, d), np.float32)
+        ),
         units=(*fine, *rough),
         sizes=(*(len(spectra[u].basis) for u in fine), *(1 for _ in rough)),
         spectra=dict(spectra),
@@ -137,5 +154,12 @@ def apply_direct(contributions: Contributions, gains: Gains) -> FloatArray:
     check_gains(gains)
     if gains.path != "direct":
         raise InputError("these gains act inside the network: run the encoder with them")
-    terms = direct_terms(contributions, gains.spectra, keep_mean=gains.keep_mean)
-    return terms.latent(terms.vector(gains.gains)).numpy()
+    terms = terms_of(contributions, gains)
+    return terms.latent(terms.vector(gains)).numpy()
+
+
+def terms_of(contributions: Contributions, gains: Gains) -> DirectTerms:
+    """The terms that fitted gains act on."""
+    return direct_terms(
+        contributions, gains.spectra, keep_mean=gains.keep_mean, mean_gains=bool(gains.means)
+    )

@@ -39,6 +39,7 @@ def save_gains(gains: Gains, path: Path) -> Path:
         "units": json.dumps({unit: len(gains.gains[unit]) for unit in units}),
         "keep_mean": json.dumps(gains.keep_mean),
         "path": gains.path,
+        "means": json.dumps({unit: float(value) for unit, value in gains.means.items()}),
         "spectra_sha256": digest,
         "fitted_on": json.dumps(provenance.plain(dict(gains.fitted_on))),
     }
@@ -94,6 +95,7 @@ def load_gains(path: Path) -> Gains:
             keep_mean=json.loads(header["keep_mean"]),
             path=header["path"],  # type: ignore[arg-type]
             fitted_on=json.loads(header["fitted_on"]),
+            means=json.loads(header.get("means", "{}")),
         )
     )
 

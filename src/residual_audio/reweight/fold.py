@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from residual_audio.errors import InputError, ModelError
-from residual_audio.reweight.gains import affine, check_fits, check_gains
+from residual_audio.reweight.gains import affine_of, check_fits, check_gains
 from residual_audio.reweight.network import NetworkGains
 from residual_audio.types import FloatArray, Gains, Head
 
@@ -79,7 +79,7 @@ def _change(model: Any, gains: Gains, turn: Any, backwards: bool = False) -> Fol
         b = bias.double().cpu().numpy()
         for i in reversed(units) if backwards else units:
             unit = names[i]
-            a, c = turn(*affine(gains.spectra[unit], gains.gains[unit], gains.keep_mean))
+            a, c = turn(*affine_of(gains, unit))
             if point == "raw":
                 h = Head.parse(unit).head
                 rows = slice(h * site.d_head, (h + 1) * site.d_head)
@@ -92,7 +92,7 @@ def _change(model: Any, gains: Gains, turn: Any, backwards: bool = False) -> Fol
     if "output" in gains.gains:
         first = _first_layer(model)
         _keep(kept, first.weight, first.bias)
-        a, c = turn(*affine(gains.spectra["output"], gains.gains["output"], gains.keep_mean))
+        a, c = turn(*affine_of(gains, "output"))
         w = first.weight.double().cpu().numpy().T
         first.bias.add_(torch.from_numpy(c @ w))
         first.weight.copy_(torch.from_numpy((a @ w).T))

@@ -6,6 +6,9 @@ A unit with mean μ, orthonormal rows Φ and gains λ maps a row vector x to
     drop_mean   y = (x − μ) M,       M = Φᵀ diag(λ) Φ         (the published formula: the mean and
                                                               all directions outside Φ are lost)
 
+With a gain λ₀ of the mean, keep_mean also adds (λ₀ − 1) μ: the one direction that no gain on
+centred components can reach, and the one that decides which class a foreign domain is taken for.
+
 A unit whose basis is empty has one *coarse* gain, which scales all directions alike.
 """
 
@@ -22,9 +25,13 @@ from residual_audio.errors import InputError, ModelError
 from residual_audio.types import FloatArray, Gains, Head, Site, Spectrum
 
 
-def identity_gains(spectra: Mapping[str, Spectrum], **about: Any) -> Gains:
-    """λ = 1 everywhere."""
-    return Gains({unit: np.ones(size_of(s)) for unit, s in spectra.items()}, spectra, **about)
+def identity_gains(
+    spectra: Mapping[str, Spectrum], *, mean_gains: bool = False, **about: Any
+) -> Gains:
+    """λ = 1 everywhere; with `mean_gains`, a gain of every unit's mean as well."""
+    means = dict.fromkeys(spectra, 1.0) if mean_gains else {}
+    gains = {unit: np.ones(size_of(s)) for unit, s in spectra.items()}
+    return Gains(gains, spectra, means=means, **about)
 
 
 def size_of(spectrum: Spectrum) -> int:
@@ -37,18 +44,26 @@ def coarse(spectrum: Spectrum) -> Spectrum:
     return replace(spectrum, basis=spectrum.basis[:0], eigenvalues=spectrum.eigenvalues[:0])
 
 
-def affine(spectrum: Spectrum, gains: FloatArray, keep_mean: bool) -> tuple[FloatArray, FloatArray]:
+def affine(
+    spectrum: Spectrum, gains: FloatArray, keep_mean: bool, mean_gain: float = 1.0
+) -> tuple[FloatArray, FloatArray]:
     """A [d, d] and c [d] with y = x A + c, in float64."""
     phi = np.asarray(spectrum.basis, np.float64)
     mean = np.asarray(spectrum.mean, np.float64)
     scale = np.asarray(gains, np.float64) - (1.0 if keep_mean else 0.0)
     p = phi.T @ (scale[:, None] * phi) if len(phi) else scale[0] * np.eye(len(mean))
-    return (np.eye(len(mean)) + p if keep_mean else p), -mean @ p
+    return (np.eye(len(mean)) + p if keep_mean else p), (mean_gain - 1.0) * mean - mean @ p
+
+
+def affine_of(gains: Gains, unit: str) -> tuple[FloatArray, FloatArray]:
+    """A and c of one unit."""
+    mean_gain = float(gains.means.get(unit, 1.0))
+    return affine(gains.spectra[unit], gains.gains[unit], gains.keep_mean, mean_gain)
 
 
 def apply(gains: Gains, unit: str, x: FloatArray) -> FloatArray:
     """One unit's vectors [..., d] after its gains."""
-    a, c = affine(gains.spectra[unit], gains.gains[unit], gains.keep_mean)
+    a, c = affine_of(gains, unit)
     return x @ a + c
 
 
@@ -67,6 +82,13 @@ def check_gains(gains: Gains) -> Gains:
         if not np.isfinite(values).all():
             bad = int(np.argwhere(~np.isfinite(values))[0, 0])
             raise InputError(f"gain {bad} of '{unit}' is {np.asarray(values)[bad]}: not a number")
+    for unit, value in gains.means.items():
+        if unit not in gains.gains:
+            raise InputError(f"a gain of the mean of '{unit}' comes without gains of that unit")
+        if not np.isfinite(value):
+            raise InputError(f"the gain of the mean of '{unit}' is {value}: not a number")
+    if gains.means and not gains.keep_mean:
+        raise InputError("gains of means make no sense where the mean is dropped")
     return gains
 
 
@@ -120,7 +142,7 @@ def compose(first: Gains, second: Gains) -> Gains:
     """Gains that do `first`, then `second`.
 
     Units of only one of them are taken over. Where both have a unit, λ multiplies, which is exact
-    when they share its spectrum and keep the mean; otherwise fold one and then the other.
+    when they share its spectrum and leave the mean as it is; else fold one and then the other.
     """
     if (first.path, first.keep_mean) != (second.path, second.keep_mean):
         raise InputError(
@@ -130,10 +152,11 @@ def compose(first: Gains, second: Gains) -> Gains:
     gains = dict(first.gains)
     for unit, values in second.gains.items():
         if unit in gains:
-            if not first.keep_mean or not same_spectrum(first.spectra[unit], second.spectra[unit]):
+            alike = same_spectrum(first.spectra[unit], second.spectra[unit])
+            if not first.keep_mean or not alike or unit in {**first.means, **second.means}:
                 raise InputError(
-                    f"'{unit}' is in both, with different spectra: their product is not a set of "
-                    "gains. Fold one into the model, then the other."
+                    f"'{unit}' is in both, with different spectra or gains of its mean: their "
+                    "product is not a set of gains. Fold one into the model, then the other."
                 )
             values = np.asarray(gains[unit]) * np.asarray(values)
         gains[unit] = values
@@ -141,6 +164,7 @@ def compose(first: Gains, second: Gains) -> Gains:
         first,
         gains=gains,
         spectra={**first.spectra, **second.spectra},
+        means={**first.means, **second.means},
         fitted_on={"composed_of": [dict(first.fitted_on), dict(second.fitted_on)]}
         | ({"model": first.fitted_on["model"]} if "model" in first.fitted_on else {}),
     )
@@ -158,12 +182,13 @@ def same_spectrum(a: Spectrum, b: Spectrum) -> bool:
 def blend(gains: Gains, amount: float) -> Gains:
     """λ ← 1 + amount (λ − 1): 0 switches the gains off, 1 leaves them, between is half-way."""
     moved = {unit: 1.0 + amount * (np.asarray(v) - 1.0) for unit, v in gains.gains.items()}
-    return replace(gains, gains=moved)
+    means = {unit: 1.0 + amount * (value - 1.0) for unit, value in gains.means.items()}
+    return replace(gains, gains=moved, means=means)
 
 
 def n_gains(gains: Gains) -> int:
     """Numbers in all."""
-    return sum(np.size(values) for values in gains.gains.values())
+    return sum(np.size(values) for values in gains.gains.values()) + len(gains.means)
 
 
 def moved(gains: Gains, top: int = 10) -> list[dict[str, Any]]:

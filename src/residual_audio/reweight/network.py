@@ -36,6 +36,13 @@ class NetworkGains(nn.Module):
             nn.Parameter(torch.as_tensor(np.asarray(gains.gains[unit]), dtype=dtype))
             for unit in self._names
         )
+        self.means = nn.ParameterDict(
+            {
+                str(i): nn.Parameter(torch.tensor(float(gains.means[unit]), dtype=dtype))
+                for i, unit in enumerate(self._names)
+                if unit in gains.means
+            }
+        )
         for i, unit in enumerate(self._names):
             spectrum = gains.spectra[unit]
             for part in ("mean", "basis"):
@@ -74,7 +81,8 @@ class NetworkGains(nn.Module):
             p = basis.T @ (scale[:, None] * basis)
         else:  # one coarse gain
             p = scale * torch.eye(len(mean), dtype=mean.dtype, device=mean.device)
-        return p, -(mean @ p)
+        c = -(mean @ p)
+        return p, c + (self.means[str(i)] - 1.0) * mean if str(i) in self.means else c
 
     def edit(self) -> Edit:
         """The edits of one forward pass; gradients reach λ through them."""
@@ -129,7 +137,8 @@ class NetworkGains(nn.Module):
             unit: value.detach().cpu().numpy().astype(np.float64)
             for unit, value in zip(self._names, self.values, strict=True)
         }
-        return replace(self._given, gains=values)
+        means = {self._names[int(i)]: float(v.detach()) for i, v in self.means.items()}
+        return replace(self._given, gains=values, means=means)
 
     def named(self) -> Mapping[str, Tensor]:
         return dict(zip(self._names, self.values, strict=True))
