@@ -27,6 +27,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
+        temporary.chmod(0o644)  # some writers leave files that only their owner can read
         os.replace(temporary, path)
         _sync_folder(path.parent)
     finally:

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from golden_cases import discover, family_of
 from safetensors.torch import load_file
 
 from residual_audio.models import hf, laion, mga, msclap
@@ -24,20 +24,8 @@ TOLERANCE = 1e-5
 LOADERS = {"hf": hf, "laion": laion, "laion_fusion": laion, "msclap2023": msclap, "mga": mga}
 
 
-def golden_folder() -> Path | None:
-    default = Path(__file__).resolve().parents[2].parent / "shared" / "reference" / "golden"
-    folder = Path(os.environ.get("RESIDUAL_AUDIO_GOLDEN", default))
-    return folder if folder.is_dir() else None
-
-
-def discover() -> list[Path]:
-    folder = golden_folder()
-    found = sorted(path.parent for path in folder.glob("*/config.json")) if folder else []
-    return [path for path in found if path.name in LOADERS]
-
-
 @pytest.fixture(
-    scope="module", params=discover() or [None], ids=lambda p: p.name if p else "absent"
+    scope="module", params=discover(LOADERS) or [None], ids=lambda p: p.name if p else "absent"
 )
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     if request.param is None:
@@ -62,7 +50,7 @@ class Case:
     """One family: its tensors, the loaded model and one tapped forward pass."""
 
     def __init__(self, folder: Path, scratch: Path) -> None:
-        self.family = folder.name
+        self.family = family_of(folder)
         self.config: dict[str, Any] = json.loads((folder / "config.json").read_text())
         self.io = load_file(folder / "io.safetensors")
         self.folder = folder

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from golden_cases import discover, family_of
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -28,20 +28,8 @@ TOLERANCE = 1e-5
 FAMILIES = ("ast", "m2d", "m2d_2024")
 
 
-def golden_folder() -> Path | None:
-    default = Path(__file__).resolve().parents[2].parent / "shared" / "reference" / "golden"
-    folder = Path(os.environ.get("RESIDUAL_AUDIO_GOLDEN", default))
-    return folder if folder.is_dir() else None
-
-
-def discover() -> list[Path]:
-    folder = golden_folder()
-    found = sorted(path.parent for path in folder.glob("*/config.json")) if folder else []
-    return [path for path in found if path.name in FAMILIES]
-
-
 @pytest.fixture(
-    scope="module", params=discover() or [None], ids=lambda p: p.name if p else "absent"
+    scope="module", params=discover(FAMILIES) or [None], ids=lambda p: p.name if p else "absent"
 )
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     if request.param is None:
@@ -79,7 +67,7 @@ class Case:
     """One family: its tensors, the loaded model and every clip run through it."""
 
     def __init__(self, folder: Path, scratch: Path) -> None:
-        self.family = folder.name
+        self.family = family_of(folder)
         self.config: dict[str, Any] = json.loads((folder / "config.json").read_text())
         self.io = load_file(folder / "io.safetensors")
         self.model = self._load(folder, scratch)

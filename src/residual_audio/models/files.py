@@ -50,6 +50,7 @@ def write_folder(
         for path in work.iterdir():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
+            path.chmod(0o644)  # safetensors leaves files that only their owner can read
         work.chmod(0o755)
         if out.exists():
             out.rmdir()

@@ -22,8 +22,7 @@ from residual_audio.models.weights import (
     below,
     get,
     load_strict,
-    read_pickle,
-    read_safetensors,
+    read_checkpoint,
     require_file,
     sha256_of,
 )
@@ -59,11 +58,8 @@ def load(ref: str, *, text_heads: int | None = None, quantise: bool = True) -> A
 
 def read_state(path: Path) -> StateDict:
     """Tensors without the `module.` that data-parallel training puts before every name."""
-    if path.suffix == ".safetensors":
-        return read_safetensors(path)
-    checkpoint = read_pickle(path)
-    state = checkpoint.get("state_dict", checkpoint) if isinstance(checkpoint, dict) else None
-    if not isinstance(state, dict) or not any("audio_branch." in str(key) for key in state):
+    state = read_checkpoint(path, "state_dict")
+    if not any("audio_branch." in key for key in state):
         raise ModelError(
             f"'{path}' has no 'audio_branch.*' tensors: it is not a LAION-CLAP checkpoint"
         )

@@ -38,8 +38,7 @@ from residual_audio.models.weights import (
     below,
     get,
     load_strict,
-    read_pickle,
-    read_safetensors,
+    read_checkpoint,
     require_file,
     sha256_of,
 )
@@ -187,11 +186,8 @@ def read_name(path: Path) -> FolderName:
 
 def read_state(path: Path) -> StateDict:
     """Tensors of the checkpoint; what it was trained with is an argparse.Namespace beside them."""
-    if path.suffix == ".safetensors":
-        return read_safetensors(path)
-    checkpoint = read_pickle(path, allow=(argparse.Namespace,))
-    state = checkpoint.get("model", checkpoint) if isinstance(checkpoint, dict) else {}
-    if not isinstance(state, dict) or not any("patch_embed." in str(key) for key in state):
+    state = read_checkpoint(path, "model", allow=(argparse.Namespace,))
+    if not any("patch_embed." in key for key in state):
         raise ModelError(f"'{path}' has no 'patch_embed.*' tensors: it is not an M2D checkpoint")
     return state
 

@@ -15,8 +15,7 @@ from residual_audio.models.weights import (
     below,
     get,
     load_strict,
-    read_pickle,
-    read_safetensors,
+    read_checkpoint,
     require_file,
     sha256_of,
 )
@@ -29,11 +28,7 @@ def load(ref: str, *, text_heads: int | None = None) -> AudioTextModel:
     """`ref` is an MGA-CLAP checkpoint (.pt/.pth, or its tensors as .safetensors)."""
     path = require_file(ref, "an MGA-CLAP checkpoint")
     where = f"'{path}'"
-    if path.suffix == ".safetensors":
-        state = read_safetensors(path)
-    else:
-        checkpoint = read_pickle(path)
-        state = checkpoint.get("model", checkpoint) if isinstance(checkpoint, dict) else {}
+    state = read_checkpoint(path, "model")
     if not any(key.startswith(_AUDIO) for key in state) or "codebook" not in state:
         raise ModelError(f"{where} has no '{_AUDIO}*' tensors and codebook: it is not MGA-CLAP")
     audio = from_upstream(below(state, _AUDIO))

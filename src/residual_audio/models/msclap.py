@@ -17,8 +17,7 @@ from residual_audio.models.weights import (
     below,
     get,
     load_strict,
-    read_pickle,
-    read_safetensors,
+    read_checkpoint,
     require_file,
     sha256_of,
 )
@@ -30,11 +29,7 @@ def load(ref: str, *, text_heads: int | None = None) -> AudioTextModel:
     """`ref` is CLAP_weights_2023.pth (or its tensors as .safetensors)."""
     path = require_file(ref, "a Microsoft CLAP 2023 checkpoint")
     where = f"'{path}'"
-    if path.suffix == ".safetensors":
-        state = read_safetensors(path)
-    else:
-        checkpoint = read_pickle(path)
-        state = checkpoint.get("model", checkpoint) if isinstance(checkpoint, dict) else {}
+    state = read_checkpoint(path, "model")
     if not any(key.startswith(_AUDIO) for key in state):
         if any(key.startswith("audio_encoder.base.conv_block1.") for key in state):
             raise ModelError(

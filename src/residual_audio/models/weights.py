@@ -81,6 +81,17 @@ def read_pickle(path: Path, allow: Iterable[type] = ()) -> Any:
         ) from error
 
 
+def read_checkpoint(path: Path, inside: str, allow: Iterable[type] = ()) -> StateDict:
+    """Tensors of a released checkpoint: safetensors, or a pickle that holds them under `inside`."""
+    if path.suffix == ".safetensors":
+        return read_safetensors(path)
+    found = read_pickle(path, allow)
+    state = found.get(inside, found) if isinstance(found, dict) else None
+    if not isinstance(state, dict):
+        raise ModelError(f"'{path}' holds a {type(found).__name__}, not named tensors")
+    return {str(key): value for key, value in state.items() if isinstance(value, Tensor)}
+
+
 def _torch_version() -> tuple[int, int]:
     major, minor = torch.__version__.split(".")[:2]
     return int(major), int(minor)

@@ -223,7 +223,11 @@ class _Run:
                 **({"partial": partial} if partial else {}),
                 "warnings": [f"{step}: {why}" for step, why in self.left_out.items()],
                 "asked": asked,
-                "steps": {name: step["line"] for name, step in self.steps.record.items()},
+                "steps": {
+                    name: step["line"]
+                    for name, step in self.steps.record.items()
+                    if name != "report"  # the page shows this record: it must not change by it
+                },
                 "provenance": store.manifest.get("provenance") or provenance.collect(),
             },
         )
