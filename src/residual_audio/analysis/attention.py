@@ -22,6 +22,7 @@ from residual_audio.metrics.spectra import linear_metrics
 from residual_audio.metrics.validate import Array
 from residual_audio.types import Site
 
+SAMPLE_SIZES = (8, 16, 32, 64, 128, 256, 512)
 STATISTICS = ("entropy", "distance", "distance_rows", "distance_cols")
 
 
@@ -30,44 +31,10 @@ def attention_tables(store: Source, seed: int = 0) -> dict[str, Table]:
     sites = [s for s in store.attention_sites if store.has(f"attention/{s}/entropy")]
     if not sites:
         raise InputError("attention was not captured: extract with --capture …,attention")
-    rng = np.random.default_rng(seed)
     n_maps = _equal_number(store, sites)
-    rows: list[dict[str, object]] = []
-    curves: list[dict[str, object]] = []
-    for site in sites:
-        statistics = {
-            name: np.asarray(store.array(f"attention/{site}/{name}"), dtype=np.float64)
-            for name in STATISTICS
-            if store.has(f"attention/{site}/{name}")
-        }
-        maps = _maps(store, site)
-        grams = _grams(maps) if maps is not None and len(maps) > 2 else None
-        found: dict[str, Array] = {}
-        if grams is not None:
-            chosen = np.sort(rng.permutation(len(grams[0]))[:n_maps])
-            equal = grams[np.ix_(np.arange(len(grams)), chosen, chosen)]
-            found = linear_metrics(gram_spectra(equal))
-            if store.has(f"attention/{site}/maps_at"):
-                windows = np.asarray(store.array(f"attention/{site}/maps_at"))[chosen, 1]
-                within = dimensions_within_windows(equal, windows)
-                found |= {f"{name}_within": within[name] for name in ("pr", "pca_99")}
-        for h, head in enumerate(site.heads):
-            row: dict[str, object] = {
-                "head_id": str(head),
-                "stage": site.stage,
-                "block": site.block,
-                "head": h,
-                "n_maps": 0 if grams is None else n_maps,
-            }
-            row |= {name: float(values[:, h].mean()) for name, values in statistics.items()}
-            rows.append(row | {name: float(values[h]) for name, values in found.items()})
-        if grams is not None:
-            sizes = (8, 16, 32, 64, 128, 256, 512)
-            for n, dimensions in dimension_against_sample(grams, sizes, rng).items():
-                curves.append(
-                    {"stage": site.stage, "block": site.block, "n_maps": n}
-                    | {name: float(np.nanmean(v)) for name, v in dimensions.items()}
-                )
+    found = on_cores(lambda site: _one_site(store, site, n_maps, seed), sites)
+    rows = [row for part, _ in found for row in part]
+    curves = [row for _, part in found for row in part]
     notes = (
         f"{n_maps} window maps a head, the number the site with fewest has; a dimension is at most "
         "one less, and grows with their number (attention_sample)",
@@ -93,10 +60,45 @@ def _maps(store: Source, site: object) -> Array | None:
     return np.asarray(store.array(name)) if store.has(name) else None
 
 
-def _grams(maps: Array) -> Array:
-    """`map_grams` on all cores."""
-    found = on_cores(lambda h: map_grams(maps[:, h : h + 1]), range(maps.shape[1]))
-    return np.concatenate(found)
+def _one_site(
+    store: Source, site: Site, n_maps: int, seed: int
+) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """Rows of the site's heads, and of the site's mean dimension against the number of maps."""
+    rng = np.random.default_rng([seed, site.stage, site.block])
+    statistics = {
+        name: np.asarray(store.array(f"attention/{site}/{name}"), dtype=np.float64)
+        for name in STATISTICS
+        if store.has(f"attention/{site}/{name}")
+    }
+    maps = _maps(store, site)
+    grams = map_grams(maps) if maps is not None and len(maps) > 2 else None
+    found: dict[str, Array] = {}
+    curves: list[dict[str, object]] = []
+    if grams is not None:
+        chosen = np.sort(rng.permutation(len(grams[0]))[:n_maps])
+        equal = grams[np.ix_(np.arange(len(grams)), chosen, chosen)]
+        found = linear_metrics(gram_spectra(equal))
+        if store.has(f"attention/{site}/maps_at"):
+            windows = np.asarray(store.array(f"attention/{site}/maps_at"))[chosen, 1]
+            within = dimensions_within_windows(equal, windows)
+            found |= {f"{name}_within": within[name] for name in ("pr", "pca_99")}
+        curves = [
+            {"stage": site.stage, "block": site.block, "n_maps": n}
+            | {name: mean_and_std(values)[0] for name, values in dimensions.items()}
+            for n, dimensions in dimension_against_sample(grams, SAMPLE_SIZES, rng).items()
+        ]
+    rows = []
+    for h, head in enumerate(site.heads):
+        row: dict[str, object] = {
+            "head_id": str(head),
+            "stage": site.stage,
+            "block": site.block,
+            "head": h,
+            "n_maps": 0 if grams is None else n_maps,
+        }
+        row |= {name: float(values[:, h].mean()) for name, values in statistics.items()}
+        rows.append(row | {name: float(values[h]) for name, values in found.items()})
+    return rows, curves
 
 
 def _equal_number(store: Source, sites: Sequence[Site]) -> int:
