@@ -85,7 +85,7 @@ def shown(value: float | None, low: float = math.nan, high: float = math.nan) ->
     """`0.670 [0.62, 0.71]`, as many digits as its size asks for."""
     if value is None or math.isnan(value):
         return "–"
-    digits = 3 if abs(value) < 10 else 1
+    digits = 1 if abs(value) >= 10 else 3 if abs(value) >= 0.01 or value == 0 else 5
     text = f"{value:.{digits}f}"
     if math.isnan(low) or math.isnan(high):
         return text
