@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from residual_audio.analysis.cores import on_cores
+from residual_audio.analysis.cores import available_cores, on_cores
 from residual_audio.metrics.dimension import (
     combine_local,
     gride,
@@ -89,7 +89,9 @@ def measure(
         advance(len(cloud))
         return columns, spectra, log_ratio, local
 
-    jobs = [slice(start, start + 4) for start in range(0, len(x), 4)]
+    # a few heads a job save calls; fewer where there are not enough heads for all cores
+    size = max(1, min(4, len(x) // (2 * available_cores())))
+    jobs = [slice(start, start + size) for start in range(0, len(x), size)]
     parts = on_cores(some, jobs)
     return Battery(
         {name: np.concatenate([part[0][name] for part in parts]) for name in parts[0][0]},

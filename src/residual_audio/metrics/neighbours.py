@@ -154,7 +154,7 @@ def _search(x: Array, rows: Array, precision: type, squared: Array, indices: Arr
     right: Array = np.concatenate([centred.T, norms[None] * (1 - epsilon)]).astype(precision)
 
     groups = min(_GROUPS, n)
-    width = -(-n // groups) * groups
+    width = (-(-n // groups) | 1) * groups  # odd: rows a power of two apart share cache lines
     wanted = min(k + 1 + _MARGIN, groups) - 1
     size = max(16, _BLOCK_BYTES // (width * np.dtype(precision).itemsize))
     buffer = np.full((min(size, len(rows)), width), np.inf, dtype=precision)
