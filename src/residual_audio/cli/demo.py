@@ -17,7 +17,7 @@ def run(
         Path | None, typer.Option("--data", help="Your own folder, one sub-folder a class.")
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to put it.")] = Path("demo"),
-    clips: Annotated[int, typer.Option("--clips", min=40, help="Synthetic clips to make.")] = 328,
+    clips: Annotated[int, typer.Option("--clips", min=82, help="Synthetic clips to make.")] = 205,
     seed: options.Seed = 0,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -30,11 +30,11 @@ def run(
 
     if data is not None:
         check_folder(data)
-        job = Job("nano", "folder", out, root=data, seed=seed)
+        job = Job("nano", "folder", out, root=data, seed=seed, quick=True, n_exact=32)
     else:
         # Sounds of sources that the model was not trained on.
         made = {"n_clips": clips, "seed": 90_000 + seed}
-        job = Job("nano", "synthetic", out, data_options=made, seed=seed)
+        job = Job("nano", "synthetic", out, data_options=made, seed=seed, quick=True, n_exact=32)
     finished = carry_out(job, quiet or json)
     if json:
         print_json(summary(finished))

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 CAPTURE = ("heads", "blocks", "stages", "direct", "moments", "attention", "tokens")
 ADAPTED_LOG = "tables/adapted.csv"
+QUICK_METHODS = (
+    "ResiDual heads {3}",
+    "ResiDual heads {2,3}",
+    "ResiDual heads {0–3}",
+    "coarse",
+    "random axes",
+    "linear probe",
+)
 Echo = Callable[[str], None]
 Work = Callable[[], tuple[Iterable[Path], str]]
 
@@ -43,6 +51,8 @@ class Job:
     n_folds: int = 5
     n_exact: int = 64
     """Clips on which blocks are also ablated exactly, by running the encoder again."""
+    quick: bool = False
+    """Only the main methods and parts, for a first look within two minutes."""
     progress: Callable[[int, int], None] | None = None
 
 
@@ -96,7 +106,8 @@ class _Run:
 
     def go(self) -> Finished:
         store = self.extract()
-        ground = {"store": contents(self.out / "store", "manifest.json"), "seed": self.job.seed}
+        store_now = contents(self.out / "store", "manifest.json")
+        ground = {"store": store_now, "seed": self.job.seed, "quick": self.job.quick}
         self.attempt("analyse", ground, lambda: self.analyse(store))
         self.attempt("ablate", ground | {"n_exact": self.job.n_exact}, lambda: self.ablate(store))
         self.attempt("reweight", ground | {"folds": self.job.n_folds}, lambda: self.reweight(store))
@@ -146,10 +157,11 @@ class _Run:
         return made.store
 
     def analyse(self, store: Store) -> tuple[list[Path], str]:
-        from residual_audio.analysis.run import Options, analyse
+        from residual_audio.analysis.run import PARTS, Options, analyse
         from residual_audio.report.write import write_analysis
 
-        analysis = analyse(store, Options(seed=self.job.seed))
+        parts = frozenset(PARTS) - ({"kernel", "intervals"} if self.job.quick else set())
+        analysis = analyse(store, Options(parts=parts, seed=self.job.seed))
         written = write_analysis(analysis, self.out)
         n_heads = len(analysis.tables["heads"])
         return written, f"{n_heads} heads, {len(analysis.tables)} tables"
@@ -159,7 +171,9 @@ class _Run:
         from residual_audio.ablation.study import ablate, study_of
         from residual_audio.report.write import write_tables
 
-        tables = ablate(study_of(store), levels=("head", "attention", "mlp", "stage"))
+        quick = self.job.quick
+        levels = ("head", "attention") if quick else ("head", "attention", "mlp", "stage")
+        tables = ablate(study_of(store), levels=levels, curves=not quick)
         n = min(self.job.n_exact, len(store))
         if n:
             rows = np.linspace(0, len(store) - 1, n).round().astype(int)
@@ -176,7 +190,14 @@ class _Run:
         from residual_audio.report.write import write_tables
         from residual_audio.reweight.files import save_gains
 
-        found = adapt(store, n_folds=self.job.n_folds, seeds=(self.job.seed,))
+        quick = self.job.quick
+        found = adapt(
+            store,
+            n_folds=self.job.n_folds,
+            seeds=(self.job.seed,),
+            names=QUICK_METHODS if quick else None,
+            retention=not quick,
+        )
         written = write_tables(self.out, found.tables)
         written.append(write_result(found.result, self.out / "results"))
         for name, gains in found.gains.items():
