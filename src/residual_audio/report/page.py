@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import math
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -185,11 +186,13 @@ def _table(path: Path) -> Table:
 
 
 def _short(cell: str) -> str:
-    """Numbers to four significant digits; everything else as it is."""
+    """Numbers to four significant digits, a dash for none; everything else as it is."""
     try:
         value = float(cell)
     except ValueError:
         return cell
+    if not math.isfinite(value):
+        return "–"
     if value.is_integer() and abs(value) < 1e7:
         return str(int(value))
     return f"{value:.4g}"
