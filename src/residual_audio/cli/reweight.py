@@ -50,6 +50,10 @@ def compare(
         bool,
         typer.Option("--network", help="Also what runs the encoder: gains in it, LoRA, tuning."),
     ] = False,
+    allow_missing: Annotated[
+        bool,
+        typer.Option("--allow-missing", help="A class may be absent from a fold's training part."),
+    ] = False,
     ensemble: Annotated[
         str | None,
         typer.Option("--ensemble", help="Named prompt ensemble to add (loads the text side)."),
@@ -86,6 +90,7 @@ def compare(
         names=method,
         ensemble=_ensemble(store, ensemble, model, device) if ensemble else None,
         more=more,
+        allow_missing=allow_missing,
         progress=None if quiet or json else lambda what: typer.echo(f"… {what}", err=True),
     )
     from residual_audio.report.write import write_tables

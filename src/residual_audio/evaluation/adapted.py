@@ -105,6 +105,7 @@ def compare(
     seeds: Sequence[int] = (0,),
     shots: int | None = None,
     only: Callable[[str], bool] | None = None,
+    allow_missing: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> list[Row]:
     """Fit and score every method on every fold and seed.
@@ -114,7 +115,9 @@ def compare(
     n, c = len(problem), len(problem.classes)
     rows = [Row(m, np.full((len(seeds), n, c), np.nan)) for m in methods]
     for i, seed in enumerate(seeds):
-        for split in splits_of(problem, folds, seed=seed, shots=shots, only=only):
+        for split in splits_of(
+            problem, folds, seed=seed, shots=shots, only=only, allow_missing=allow_missing
+        ):
             for row in rows:
                 if row.failed:
                     continue

@@ -73,6 +73,7 @@ def adapt(
     ensemble: FloatArray | None = None,
     more: Callable[[Problem], list[Method]] | None = None,
     retention: bool = True,
+    allow_missing: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Adaptation:
     """Compare adaptations on the clips of a store (of these official folds only, if given).
@@ -85,7 +86,14 @@ def adapt(
     methods = direct_methods(problem) + (more(problem) if more is not None else [])
     if names:
         methods = [m for m in methods if m.name == REFERENCE or any(n in m.name for n in names)]
-    rows = compare(problem, division, methods, seeds=seeds, progress=progress)
+    rows = compare(
+        problem,
+        division,
+        methods,
+        seeds=seeds,
+        allow_missing=allow_missing,
+        progress=progress,
+    )
     found = table(problem, division, rows, seed=seeds[0])
     main = from_rows(
         "adapted", found, "Adaptation on grouped folds", _notes(problem, division, seeds)

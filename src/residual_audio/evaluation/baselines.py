@@ -7,7 +7,6 @@ clips of the training part; with too few clips to hold any out, defaults are use
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -140,34 +139,42 @@ def linear_probe(space: str) -> Callable[[Problem, Split, int], Fitted]:
     """Logistic regression on standardised `latent` or `joint` vectors; uses no text."""
 
     def run(problem: Problem, split: Split, seed: int) -> Fitted:
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import LogisticRegression
-
         start = time.perf_counter()
         x = problem.latent if space == "latent" else _unit(problem.joint)
         n_classes = len(problem.classes)
 
-        def scores_of(strength: float, train: np.ndarray, test: np.ndarray) -> FloatArray:
+        def scores_of(pull: float, train: np.ndarray, test: np.ndarray) -> FloatArray:
             mean, scale = x[train].mean(0), x[train].std(0) + 1e-6
-            probe = LogisticRegression(C=strength, max_iter=300)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                probe.fit((x[train] - mean) / scale, problem.codes[train])
-            scores = np.full((len(test), n_classes), -np.inf)
-            scores[:, probe.classes_] = _decision(probe, (x[test] - mean) / scale)
-            return softmax(np.nan_to_num(scores, neginf=-1e9))
+            weights = logistic((x[train] - mean) / scale, problem.codes[train], n_classes, pull)
+            inputs = np.concatenate([(x[test] - mean) / scale, np.ones((len(test), 1))], 1)
+            return softmax(inputs @ weights)
 
-        strength = _choose([0.001, 0.01, 0.1, 1.0], scores_of, problem, split, 0.01)
-        scores = scores_of(strength, split.train, split.test)
+        pull = _choose([1.0, 0.3, 0.1, 0.03, 0.01, 0.003], scores_of, problem, split, 0.1)
+        scores = scores_of(pull, split.train, split.test)
         n = (x.shape[1] + 1) * n_classes
-        return Fitted(scores, n, time.perf_counter() - start, notes={"C": strength})
+        return Fitted(scores, n, time.perf_counter() - start, notes={"pull": pull})
 
     return run
 
 
-def _decision(probe: Any, x: FloatArray) -> FloatArray:
-    values = probe.decision_function(x)
-    return np.stack([-values, values], 1) if values.ndim == 1 else values
+def logistic(x: FloatArray, codes: np.ndarray, n_classes: int, pull: float) -> FloatArray:
+    """Weights [d + 1, class] that minimise cross-entropy + pull/2 ‖W‖² (the bias is free)."""
+    inputs = torch.as_tensor(np.concatenate([x, np.ones((len(x), 1))], 1), dtype=torch.float64)
+    target = torch.as_tensor(codes)
+    weights = torch.zeros(inputs.shape[1], n_classes, dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS(
+        [weights], max_iter=200, tolerance_grad=1e-6, line_search_fn="strong_wolfe"
+    )
+
+    def loss() -> torch.Tensor:
+        optimiser.zero_grad()
+        value = torch.nn.functional.cross_entropy(inputs @ weights, target)
+        value = value + 0.5 * pull * weights[:-1].square().sum()
+        value.backward()
+        return value
+
+    optimiser.step(loss)  # type: ignore[arg-type]
+    return weights.detach().numpy()
 
 
 def _unit(x: FloatArray) -> FloatArray:

@@ -211,11 +211,13 @@ def splits_of(
     held_out: float = 0.2,
     shots: int | None = None,
     only: Callable[[str], bool] | None = None,
+    allow_missing: bool = False,
 ) -> Iterator[Split]:
     """Fold by fold: test part, and a training part with whole groups held out for choices.
 
     With `shots`, the training part is that many clips a class; with fewer than four there is
-    nothing to spare for choices, and defaults are used.
+    nothing to spare for choices, and defaults are used. A class that the training part lacks (its
+    clips are all of one group) is an error, unless `allow_missing`: gains can do without it.
     """
     for fold, name in enumerate(folds.names):
         if only is not None and not only(name):
@@ -224,7 +226,8 @@ def splits_of(
         if shots is not None:
             part = [problem.clips[i] for i in train]
             train = train[few_shot(part, shots, seed)]
-        _check_classes(problem, train, name)
+        if not allow_missing:
+            _check_classes(problem, train, name)
         if shots is not None and shots < 4:
             yield Split(name, train, train[:0], test)
             continue
@@ -240,5 +243,5 @@ def _check_classes(problem: Problem, train: np.ndarray, fold: str) -> None:
         raise InputError(
             f"the training part of fold '{fold}' has no clip of class '{missing[0]}'"
             + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
-            + ": use other folds, or leave the class out"
+            + ": use other folds, leave the class out, or allow it (--allow-missing)"
         )

@@ -13,6 +13,7 @@ from residual_audio.errors import InputError
 from residual_audio.report import figures_attention as below
 from residual_audio.report import figures_classes as classes
 from residual_audio.report import figures_heads as heads
+from residual_audio.report import figures_interventions as interventions
 from residual_audio.report import figures_similarity as alike
 from residual_audio.report import figures_stages as stages
 from residual_audio.report.inputs import MissingTable, Tables
@@ -58,6 +59,7 @@ FIGURES: dict[str, tuple[Callable[[Tables], Figure], str]] = {
         stages.dimension_against_scale,
         "Nonlinear dimension against the scale it is measured at.",
     ),
+    **interventions.FIGURES,
 }
 """Name (also the file's) → function and caption."""
 
