@@ -160,7 +160,7 @@ def fit(
     from dataclasses import replace
 
     from residual_audio.evaluation.adapted_run import fit_whole, rows_of
-    from residual_audio.evaluation.methods import DEFAULTS, Residual
+    from residual_audio.evaluation.methods import DEFAULTS, RATES, Residual
     from residual_audio.reweight.files import save_gains
     from residual_audio.reweight.gains import moved, n_gains
     from residual_audio.reweight.spectra import Components
@@ -174,7 +174,16 @@ def fit(
     if path == "direct":
         settings = replace(DEFAULTS, **changes)
         how = Residual(
-            unit, wanted, parts, "pca", keep_mean, mean_gains, settings, (l2,), objective
+            unit,
+            wanted,
+            parts,
+            "pca",
+            keep_mean,
+            mean_gains,
+            settings,
+            (l2,),
+            (learning_rate,) if learning_rate else RATES,
+            objective,
         )
         found = fit_whole(store, how, folds=fold, seed=seed)
     else:

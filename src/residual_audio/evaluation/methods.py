@@ -25,6 +25,7 @@ from residual_audio.types import FloatArray, Gains
 FEW_SHOT_EPOCHS = 15
 ALL = Components()
 DEFAULTS = FitSettings()
+RATES = (0.03, 0.3)
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,8 @@ class Residual:
     """Also a gain of every unit's mean."""
     settings: FitSettings = DEFAULTS
     l2: tuple[float, ...] = (0.0,)
-    """Candidates, of which the held-out clips choose."""
+    rates: tuple[float, ...] = RATES
+    """Candidates, of which the held-out clips choose; `settings` has the one without a choice."""
     objective: str = "cross-entropy"
 
     def terms(self, problem: Problem, split: Split, seed: int) -> DirectTerms:
@@ -91,8 +93,10 @@ class Residual:
         terms = self.terms(problem, split, seed)
         settings = self.settings
         if self.components.coarse:  # whole contributions are large: take them in one piece
-            settings = replace(settings, batch_size=None, epochs=2 * settings.epochs)
-        values, notes = fit_gains(problem, split, terms, settings, self.l2, seed, self.objective)
+            settings = replace(settings, batch_size=None, epochs=3 * settings.epochs)
+        values, notes = fit_gains(
+            problem, split, terms, settings, self.l2, self.rates, seed, self.objective
+        )
         with torch.no_grad():
             joint = problem.from_latent(terms.latent(values, torch.as_tensor(split.test)))
         gains = terms.gains(values, problem.about | {"fold": split.name, **notes})
@@ -106,10 +110,11 @@ def fit_gains(
     terms: DirectTerms,
     settings: FitSettings,
     l2: Sequence[float],
+    rates: Sequence[float],
     seed: int,
     weights: str = "cross-entropy",
 ) -> tuple[Tensor, dict[str, Any]]:
-    """λ as one vector; epochs and l2 chosen on the held-out clips, then fitted on both."""
+    """λ as one vector; epochs, rate and l2 chosen on the held-out clips, then fitted on both."""
     settings = replace(settings, seed=seed)
     # training clips first and held-out clips last, so that both are slices of one block
     order = np.concatenate([split.fit, split.held_out])
@@ -128,15 +133,18 @@ def fit_gains(
         fit(embed, [values], loss, train, None, settings, epochs=FEW_SHOT_EPOCHS)
         return values.detach(), {"epochs": FEW_SHOT_EPOCHS, "l2": l2[0]}
     found = []
-    for pull in l2:
-        values, embed = start()
-        history = fit(embed, [values], loss, train, held, replace(settings, l2=pull))
-        found.append((min(history.held_out_loss), pull, history.best_epoch))
-    best, pull, epochs = min(found)
+    for rate in rates:
+        for pull in l2:
+            values, embed = start()
+            chosen = replace(settings, l2=pull, learning_rate=rate)
+            history = fit(embed, [values], loss, train, held, chosen)
+            found.append((min(history.held_out_loss), pull, rate, history.best_epoch))
+    best, pull, rate, epochs = min(found)
     values, embed = start()
     if epochs:
-        fit(embed, [values], loss, everyone, None, replace(settings, l2=pull), epochs=epochs)
-    return values.detach(), {"epochs": epochs, "l2": pull, "held_out_loss": best}
+        chosen = replace(settings, l2=pull, learning_rate=rate)
+        fit(embed, [values], loss, everyone, None, chosen, epochs=epochs)
+    return values.detach(), {"epochs": epochs, "rate": rate, "l2": pull, "held_out_loss": best}
 
 
 @dataclass(frozen=True)

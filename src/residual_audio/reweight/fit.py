@@ -26,7 +26,7 @@ Embed = Callable[[Any], Tensor]
 class FitSettings:
     """How to fit. The defaults were chosen on training folds only."""
 
-    epochs: int = 60
+    epochs: int = 30
     learning_rate: float = 0.1
     batch_size: int | None = 64
     """None: all clips in one step."""
@@ -36,7 +36,7 @@ class FitSettings:
     l1: float = 0.0
     """Shrink |λ − 1| by rate · l1 a step, never past 0: gains without use stay exactly 1."""
     non_negative: bool = False
-    patience: int = 10
+    patience: int = 5
     """Epochs without a better held-out loss before stopping."""
     seed: int = 0
 
