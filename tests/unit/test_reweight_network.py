@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from residual_audio.ablation.contributions import Captured, Contributions
+from residual_audio.ablation.exact import reference_means, remove
 from residual_audio.ablation.judge import Judge
-from residual_audio.ablation.units import units_of
+from residual_audio.ablation.units import parse_unit, units_of
 from residual_audio.capture.operators import encoder_operators
 from residual_audio.capture.recorder import Recorder
 from residual_audio.capture.settings import CaptureSettings, SamplePlan
@@ -27,6 +28,7 @@ from residual_audio.reweight.gains import identity_gains
 from residual_audio.reweight.lora import LowRank, WholeEncoder, rank_within
 from residual_audio.reweight.network import NetworkGains
 from residual_audio.reweight.objectives import cross_entropy
+from residual_audio.reweight.prune import prune_heads
 from residual_audio.reweight.spectra import direct_spectra, network_spectra, unit_names
 from residual_audio.reweight.strategies import STRATEGIES, Ground, fisher_weighted, text_aligned
 
@@ -272,3 +274,21 @@ def test_rules_say_what_they_lack(model):
         fisher_weighted(bare)
     with pytest.raises(InputError, match="class texts"):
         text_aligned(bare)
+
+
+@pytest.mark.parametrize("mode", ["zero", "mean"])
+def test_a_pruned_encoder_equals_the_removal_of_its_heads(model, features, mode):
+    gone = ["s1.b1.h0", "s2.b0.h3", "s2.b0.h1", "s3.b1.h5"]
+    means = reference_means(model, batches(features))
+    unit = parse_unit("+".join(gone), model.encoder.sites)
+    with torch.no_grad():
+        want = model.encoder.encode(features, edit=remove(unit, model.encoder.sites, mode, means))
+        small = prune_heads(model.encoder, gone, means.raw if mode == "mean" else None)
+        found = small.encode(features)
+    torch.testing.assert_close(found.latent, want.latent, atol=2e-5, rtol=1e-4)
+    count = sum(p.numel() for p in small.parameters())
+    assert count < sum(p.numel() for p in model.encoder.parameters())
+    with pytest.raises(InputError, match=r"all heads of s0\.b0\.attention"):
+        prune_heads(model.encoder, ["s0.b0.h0"])
+    with pytest.raises(InputError, match=r"no head 's9\.b0\.h0'"):
+        prune_heads(model.encoder, ["s9.b0.h0"])

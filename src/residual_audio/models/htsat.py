@@ -133,7 +133,7 @@ class SwinBlock(Block):
 
     def attend(self, x: Tensor, maps: bool) -> tuple[Tensor, Tensor | None, Tensor]:
         """Normed stream → raw head outputs in stream order, attention maps if asked, values."""
-        clip, token, width = x.shape
+        clip, token, _ = x.shape
         if self.shifted:
             x = x.index_select(1, self.gather)
         m = self.window * self.window
@@ -142,7 +142,7 @@ class SwinBlock(Block):
         raw, probabilities = self._attend_windows(q, k, v, clip, maps)
         if probabilities is not None:
             probabilities = probabilities.view(clip, -1, *probabilities.shape[1:])
-        raw = raw.transpose(1, 2).reshape(clip, token, width)
+        raw = raw.transpose(1, 2).reshape(clip, token, -1)
         if self.shifted:
             raw = raw.index_select(1, self.scatter)
         return raw, probabilities, v
