@@ -164,9 +164,20 @@ def test_pursuit_finds_the_parts_of_a_sum() -> None:
     assert found.entries == (17, 5, 101)
     np.testing.assert_allclose(np.array(found.weights) * np.linalg.norm(target), [3, 2, 1])
     assert found.fit == pytest.approx(1)
-    null = pursuit.random_fits(dictionary, 3, 50, rng)
+    draws = pursuit.random_directions(dictionary, 50, rng)
+    null = np.array([pursuit.matching_pursuit(v, dictionary, 3).fit for v in draws])
     assert null.max() < 0.9
     assert found.fit > null.mean() + 5 * null.std()
+
+
+def test_directions_with_a_name_are_coherent() -> None:
+    rng = np.random.default_rng(8)
+    rows = rng.normal(size=(100, 32))
+    rows[:6] = rows[0] + 0.3 * rng.normal(size=(6, 32))  # six ways to say one thing
+    dictionary = pursuit.centre_dictionary(rows)
+    draws = pursuit.random_directions(dictionary, 50, rng)
+    chance = [pursuit.coherence(v, dictionary) for v in draws]
+    assert pursuit.coherence(dictionary[0], dictionary) > 0.7 > np.quantile(chance, 0.8)
 
 
 def test_pursuit_never_subtracts() -> None:
@@ -176,9 +187,8 @@ def test_pursuit_never_subtracts() -> None:
     assert found.fit == pytest.approx(np.sqrt(0.5))
     assert pursuit.matching_pursuit(-np.ones(3), dictionary).entries == ()
     assert np.isnan(pursuit.matching_pursuit(np.zeros(3), dictionary).fit)
-    assert pursuit.coherence(found, dictionary) != pursuit.coherence(found, dictionary)  # NaN
-    both = pursuit.matching_pursuit(np.array([1.0, 1.0, 0.0]), dictionary)
-    assert pursuit.coherence(both, dictionary) == pytest.approx(0)
+    assert np.isnan(pursuit.coherence(np.ones(3), dictionary, 1))
+    assert pursuit.coherence(np.array([1.0, 1.0, 0.0]), dictionary, 2) == pytest.approx(0)
     with pytest.raises(InputError, match="cannot describe"):
         pursuit.matching_pursuit(np.ones(4), dictionary)
 

@@ -20,7 +20,7 @@ from residual_audio.metrics.pursuit import (
     centre_dictionary,
     coherence,
     matching_pursuit,
-    random_fits,
+    random_directions,
 )
 from residual_audio.metrics.spectra import fit_spectrum
 from residual_audio.metrics.validate import Array
@@ -101,8 +101,9 @@ def describe_heads(
         raise InputError("the joint head does not read the latent: heads cannot be put in words")
     derivative, linearity = joint_derivative(store, seed=seed)
     rng = np.random.default_rng(seed)
-    null = random_fits(dictionary, N_ENTRIES, N_DRAWS, rng)
-    chance = _random_coherence(dictionary, rng)
+    draws = random_directions(dictionary, N_DRAWS, rng)
+    null = np.array([matching_pursuit(v, dictionary, N_ENTRIES).fit for v in draws])
+    chance = np.array([coherence(v, dictionary, N_ENTRIES) for v in draws])
 
     def one(head: Head) -> list[dict[str, Any]]:
         contribution = np.asarray(store.contribution(head), dtype=np.float64)
@@ -113,6 +114,7 @@ def describe_heads(
             for sign in ("+", "-"):
                 direction = spectrum.basis[c] * (1 if sign == "+" else -1)
                 found = matching_pursuit(direction, dictionary, N_ENTRIES)
+                alike = coherence(direction, dictionary, N_ENTRIES)
                 rows.append(
                     {
                         "head_id": str(head),
@@ -122,8 +124,8 @@ def describe_heads(
                         "texts": "; ".join(texts[i] for i in found.entries),
                         "fit": found.fit,
                         "fit_z": float((found.fit - null.mean()) / null.std()),
-                        "coherence": coherence(found, dictionary),
-                        "coherence_z": (coherence(found, dictionary) - chance[0]) / chance[1],
+                        "coherence": alike,
+                        "coherence_z": float((alike - chance.mean()) / chance.std()),
                     }
                 )
         advance(1)
@@ -135,14 +137,8 @@ def describe_heads(
         f"{len(texts)} dictionary entries; {N_ENTRIES} at most are chosen",
         f"fit: cosine of the direction with its description; random directions reach "
         f"{null.mean():.3f} ± {null.std():.3f}, fit_z counts from there",
-        f"coherence: mean cosine between the chosen entries; {chance[0]:.3f} ± {chance[1]:.3f} for "
-        "entries chosen for random directions",
+        f"coherence: mean cosine between the {N_ENTRIES} entries nearest to the direction; random "
+        f"directions reach {chance.mean():.3f} ± {chance.std():.3f}",
         f"the joint head is replaced by its mean derivative (R² {linearity:.3f} over clips)",
     )
     return from_rows("descriptions", rows, "Words for what heads contribute.", notes)
-
-
-def _random_coherence(dictionary: Array, rng: np.random.Generator) -> tuple[float, float]:
-    directions = rng.normal(size=(N_DRAWS, dictionary.shape[0])) @ dictionary
-    found = [coherence(matching_pursuit(v, dictionary, N_ENTRIES), dictionary) for v in directions]
-    return float(np.nanmean(found)), float(np.nanstd(found)) or 1.0

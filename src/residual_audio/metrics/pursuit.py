@@ -66,22 +66,24 @@ def matching_pursuit(direction: Array, dictionary: Array, n_entries: int = 5) ->
     return Description(tuple(chosen), tuple(float(w) for w in weights), fit)
 
 
-def random_fits(dictionary: Array, n_entries: int, n_draws: int, rng: np.random.Generator) -> Array:
-    """Fits that meaningless directions reach: [draw].
+def random_directions(dictionary: Array, n_draws: int, rng: np.random.Generator) -> Array:
+    """Meaningless directions of the space the dictionary spans: [draw, d].
 
     A randomly rotated dictionary describing one direction is the same as this dictionary describing
-    a direction drawn at random from the space it spans, so one set of draws serves every head.
+    a random direction, so one set of draws serves every head.
     """
-    basis = np.linalg.svd(dictionary, full_matrices=False)
-    rank = int((basis[1] > 1e-8 * basis[1][0]).sum())
-    directions = rng.normal(size=(n_draws, rank)) @ basis[2][:rank]
-    return np.array([matching_pursuit(v, dictionary, n_entries).fit for v in directions])
+    _, sizes, axes = np.linalg.svd(dictionary, full_matrices=False)
+    rank = int((sizes > 1e-8 * sizes[0]).sum())
+    return rng.normal(size=(n_draws, rank)) @ axes[:rank]
 
 
-def coherence(description: Description, dictionary: Array) -> float:
-    """Mean cosine between the chosen entries: do they name one thing? NaN for fewer than two."""
-    chosen = dictionary[list(description.entries)]
-    if len(chosen) < 2:
+def coherence(direction: Array, dictionary: Array, n_entries: int = 5) -> float:
+    """Mean cosine between the entries that lie nearest to the direction: do they name one thing?
+
+    Not those of the pursuit, which avoids entries that repeat each other. NaN for fewer than two.
+    """
+    nearest = np.argsort(dictionary @ np.asarray(direction, dtype=np.float64))[::-1][:n_entries]
+    if len(nearest) < 2:
         return float("nan")
-    gram = chosen @ chosen.T
-    return float(gram[np.triu_indices(len(chosen), 1)].mean())
+    gram = dictionary[nearest] @ dictionary[nearest].T
+    return float(gram[np.triu_indices(len(nearest), 1)].mean())
