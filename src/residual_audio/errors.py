@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ResidualAudioError(Exception):
-    """Base of every error this package raises on purpose; the command line prints it, exit code 1."""
+    """Base of every error raised on purpose; the command line prints it and exits with 1."""
 
 
 class AudioError(ResidualAudioError):

@@ -31,7 +31,7 @@ class Clip:
     fold: int | None = None
     """Official fold, where the data set has one."""
     group: str | None = None
-    """Recordings of one source (recording, speaker, instrument) share a group: splits keep it whole."""
+    """Clips of one source (recording, speaker, instrument) share it; splits keep it whole."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
