@@ -1,9 +1,9 @@
 """ResiDual Audio: look inside CLAP audio encoders, reweight their heads, measure if it helped.
 
-    import residual_audio as ra
-    model = ra.load_model("nano")
-    audio = model.embed_audio(["dog.wav", "rain.flac"])     # n × d, unit length
-    text = model.embed_text(["a dog barking", "rain"])
+import residual_audio as ra
+model = ra.load_model("nano")
+audio = model.embed_audio(["dog.wav", "rain.flac"])     # n × d, unit length
+text = model.embed_text(["a dog barking", "rain"])
 """
 
 from __future__ import annotations

@@ -63,8 +63,9 @@ def _random_clap() -> Any:
         noise = torch.randn(parameter.shape, generator=generator)
         parameter.data = 0.05 * noise if parameter.ndim > 1 else 0.5 + 0.1 * noise
     # dB values reach the encoder at the scale it is trained on
-    model.audio_model.audio_encoder.batch_norm.running_mean.fill_(-40.0)
-    model.audio_model.audio_encoder.batch_norm.running_var.fill_(400.0)
+    state = model.audio_model.audio_encoder.batch_norm.state_dict()
+    state["running_mean"].fill_(-40.0)
+    state["running_var"].fill_(400.0)
     return model
 
 
