@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import base64
+import csv
 import json
 import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from residual_audio.cli.app import build
 from residual_audio.errors import InputError
+from residual_audio.report.figures import FIGURES
+from residual_audio.report.figures_training import training_table
 from residual_audio.report.page import MOST_ROWS, write_page
+from residual_audio.report.sections import SECTIONS
 
 NASTY = "<script>alert('x')</script>"
 PIXEL = base64.b64decode(
@@ -88,3 +94,30 @@ def test_an_empty_run_still_gives_a_page_and_a_missing_one_an_error(tmp_path: Pa
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(InputError, match="not readable JSON"):
         write_page(tmp_path)
+
+
+def test_every_figure_has_its_place_on_the_page() -> None:
+    placed = [name for section in SECTIONS for name in section.figures]
+    assert sorted(placed) == sorted(FIGURES)
+
+
+def test_a_training_run_is_drawn_from_its_tracking(tmp_path: Path) -> None:
+    folder = tmp_path / "audio"
+    folder.mkdir()
+    heads = ["s0.b0.h0", "s0.b0.h1", "s1.b0.h0"]
+    lines = [
+        {"step": step, "heads": heads, "pca_90": [1, 2, 4], "pca_99": [2, 4, 6 + step]}
+        | {"pr": [1.0, 1.5, 3.0], "modality_gap": 0.5, "rankme_audio": 10 + step}
+        | {"rankme_text": 9.0, "matched_cosine": 0.1, "probe_accuracy": 0.2}
+        for step in (0, 10)
+    ]
+    (folder / "tracking.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    found = CliRunner().invoke(build(), ["report", str(tmp_path)])
+    assert found.exit_code == 0, found.output
+    rows = list(csv.DictReader((tmp_path / "tables" / "training.csv").open()))
+    assert [float(row["pca_99"]) for row in rows] == [3, 6, 3, 16]
+    assert (tmp_path / "figures" / "training.png").is_file()
+    assert "How it emerged in training" in (tmp_path / "report.html").read_text()
+    (folder / "tracking.jsonl").write_text("{}")
+    with pytest.raises(InputError, match="line 1"):
+        training_table(tmp_path)

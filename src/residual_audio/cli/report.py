@@ -19,10 +19,15 @@ def run(
     """Draw RUN's figures and its page, report.html, from its tables: no model, no sounds needed."""
     from residual_audio.errors import InputError
     from residual_audio.report.figures import draw_all
+    from residual_audio.report.figures_training import training_table
     from residual_audio.report.page import write_page
+    from residual_audio.report.tables import write_csv
 
     if not run.is_dir():
         raise InputError(f"'{run}' is not a run folder: see `residual-audio run`")
+    tracked = training_table(run)
+    if tracked is not None:
+        write_csv(run / "tables" / "training.csv", tracked)
     drawn = draw_all(run) if figures else []
     page = write_page(run)
     if json:

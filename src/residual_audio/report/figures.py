@@ -16,6 +16,7 @@ from residual_audio.report import figures_heads as heads
 from residual_audio.report import figures_interventions as interventions
 from residual_audio.report import figures_similarity as alike
 from residual_audio.report import figures_stages as stages
+from residual_audio.report import figures_training as training
 from residual_audio.report.inputs import MissingTable, Tables
 from residual_audio.report.style import save, styled
 
@@ -60,6 +61,7 @@ FIGURES: dict[str, tuple[Callable[[Tables], Figure], str]] = {
         "Nonlinear dimension against the scale it is measured at.",
     ),
     **interventions.FIGURES,
+    **training.FIGURES,
 }
 """Name (also the file's) → function and caption."""
 

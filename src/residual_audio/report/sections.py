@@ -23,7 +23,7 @@ SECTIONS: tuple[Section, ...] = (
         "Every method on the same grouped folds; what is trained never sees the tested fold. The "
         "gain over zero-shot is paired, with a 95% interval that draws whole groups of recordings. "
         "Adapted methods have seen labelled clips: they are not zero-shot.",
-        ("adapted", "few_shot", "retention", "gains"),
+        ("adaptation", "few_shot", "retention", "gains_by_head", "sweep"),
         ("adapted", "adapted_against", "gains_components"),
     ),
     Section(
@@ -31,7 +31,7 @@ SECTIONS: tuple[Section, ...] = (
         "Which parts matter",
         "The change of the answers when a part is removed. The direct method takes away only its "
         "own contribution to the latent, the exact one runs the encoder without it.",
-        ("ablation_blocks", "ablation_stages", "fisher_vs_ablation", "entropy_vs_importance"),
+        ("block_ablation", "fisher_vs_ablation", "ablation_predictors", "removal_curves"),
         ("ablation_attention_exact", "ablation_attention_direct", "ablation_correlations"),
     ),
     Section(
@@ -81,5 +81,5 @@ SECTIONS: tuple[Section, ...] = (
         ("attention_maps", "pooling"),
         ("attention_stages",),
     ),
-    Section("training", "How it emerged in training", "", ("training",), ()),
+    Section("training", "How it emerged in training", "", ("training",), ("training",)),
 )
