@@ -93,7 +93,9 @@ class Residual:
         terms = self.terms(problem, split, seed)
         settings = self.settings
         if self.components.coarse:  # whole contributions are large: take them in one piece
-            settings = replace(settings, batch_size=None, epochs=3 * settings.epochs)
+            settings = replace(
+                settings, batch_size=None, epochs=settings.epochs + settings.epochs // 2
+            )
         values, notes = fit_gains(
             problem, split, terms, settings, self.l2, self.rates, seed, self.objective
         )
