@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 
@@ -11,8 +12,18 @@ from residual_audio.audio.prefetch import prefetch
 from residual_audio.errors import AudioError, InputError
 
 
+@pytest.fixture(autouse=True)
+def before(monkeypatch):
+    """Threads of other tests are not ours to judge."""
+    monkeypatch.setattr(sys.modules[__name__], "BEFORE", set(threading.enumerate()))
+
+
+BEFORE: set[threading.Thread] = set()
+
+
 def living() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("prefetch-")]
+    ours = set(threading.enumerate()) - BEFORE
+    return [t.name for t in ours if t.name.startswith("prefetch-")]
 
 
 def wait_for_end(limit_s: float = 1.0) -> None:

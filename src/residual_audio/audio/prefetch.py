@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from typing import Generic, NamedTuple, TypeVar
 
@@ -28,7 +28,7 @@ def prefetch(
     work: Callable[[Item], Value],
     n_threads: int = 2,
     depth: int = 8,
-) -> Iterator[Fetched[Item, Value]]:
+) -> Generator[Fetched[Item, Value], None, None]:
     """Yield `work(item)` for each item, in order, with at most `depth` results held at a time.
 
     An item whose work fails is delivered with its error, and the stream goes on. Closing the
@@ -53,7 +53,7 @@ def _attempt(item: Item, work: Callable[[Item], Value]) -> Fetched[Item, Value]:
 
 def _ahead(
     items: Iterable[Item], work: Callable[[Item], Value], n_threads: int, depth: int
-) -> Iterator[Fetched[Item, Value]]:
+) -> Generator[Fetched[Item, Value], None, None]:
     tasks: queue.SimpleQueue[tuple[Item, Future[Fetched[Item, Value]]] | None] = queue.SimpleQueue()
 
     def serve() -> None:

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,18 +167,18 @@ def _embed(
             owners.extend(name for name, _ in waiting)
             waiting.clear()
 
-    ahead = prefetch(items, read, 2, 2 * batch_size)
-    for (_, waves, error), name in zip(ahead, names, strict=True):
-        if isinstance(error, AudioError):
-            skipped[name] = str(error)
-        elif error is not None:
-            raise error
-        else:
-            waiting.extend((name, wave) for wave in waves or ())
-            if len(waiting) >= 4 * batch_size:
-                flush()
-        if advance is not None:
-            advance(1)
+    with closing(prefetch(items, read, 2, 2 * batch_size)) as ahead:
+        for (_, waves, error), name in zip(ahead, names, strict=True):
+            if isinstance(error, AudioError):
+                skipped[name] = str(error)
+            elif error is not None:
+                raise error
+            else:
+                waiting.extend((name, wave) for wave in waves or ())
+                if len(waiting) >= 4 * batch_size:
+                    flush()
+            if advance is not None:
+                advance(1)
     flush()
     if not vectors:
         first = next(iter(skipped.items()), ("", "nothing to read"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -158,19 +159,21 @@ class AudioTextModel(nn.Module):
                 raise AudioError("a waveform holds NaN or infinite samples")
             return self.windows(wave, long)
 
-        for i, (_, windows, error) in enumerate(prefetch(items, read, n_threads, 2 * batch_size)):
-            if error is not None:
-                raise error
-            assert windows is not None
-            for window in windows:
-                if waiting and len(waiting[0]) != len(window):
-                    yield torch.from_numpy(np.stack(waiting)), owner
-                    waiting, owner = [], []
-                waiting.append(window)
-                owner.append(i)
-                if len(waiting) == batch_size:
-                    yield torch.from_numpy(np.stack(waiting)), owner
-                    waiting, owner = [], []
+        # Closed at once, also when a clip raises: its threads must not wait for the collector.
+        with closing(prefetch(items, read, n_threads, 2 * batch_size)) as stream:
+            for i, (_, windows, error) in enumerate(stream):
+                if error is not None:
+                    raise error
+                assert windows is not None
+                for window in windows:
+                    if waiting and len(waiting[0]) != len(window):
+                        yield torch.from_numpy(np.stack(waiting)), owner
+                        waiting, owner = [], []
+                    waiting.append(window)
+                    owner.append(i)
+                    if len(waiting) == batch_size:
+                        yield torch.from_numpy(np.stack(waiting)), owner
+                        waiting, owner = [], []
         if waiting:
             yield torch.from_numpy(np.stack(waiting)), owner
 

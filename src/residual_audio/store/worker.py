@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,17 +65,18 @@ class Worker:
         size = self.job.batch_size
         batches = [places[i : i + size] for i in range(0, len(places), size)]
         ahead = _AHEAD + self.job.n_threads
-        for part, found, error in prefetch(batches, self.read, self.job.n_threads, ahead):
-            if found is None:
-                raise error or ModelError("a batch was lost")
-            # rows stand in the order of the clips, also where lengths differ inside a batch
-            for group, features in found.groups:
-                arrays = self._capture(features, group)
-                self._check(arrays["embedding/joint"], group)
-                rows.add(arrays, len(group))
-            skipped |= found.skipped
-            if self.on_clips is not None:
-                self.on_clips(len(part))
+        with closing(prefetch(batches, self.read, self.job.n_threads, ahead)) as stream:
+            for part, found, error in stream:
+                if found is None:
+                    raise error or ModelError("a batch was lost")
+                # rows stand in the order of the clips, also where lengths differ inside a batch
+                for group, features in found.groups:
+                    arrays = self._capture(features, group)
+                    self._check(arrays["embedding/joint"], group)
+                    rows.add(arrays, len(group))
+                skipped |= found.skipped
+                if self.on_clips is not None:
+                    self.on_clips(len(part))
         return write_shard(self.job.folder, self.job.run, index, places, rows, skipped)
 
     def _capture(self, features: Features, group: list[int]) -> Arrays:
