@@ -148,7 +148,7 @@ def test_metrics_cover_every_head_and_units_are_found_by_name(store):
 
 
 def test_adaptation_of_a_run_and_its_figures(store, tmp_path):
-    found = adapt(store, names=["heads {0–3}", "probe", "coarse"], shots=[2])
+    found = adapt(store, names=["heads {0–3}"], shots=[2])
     names = [table.name for table in found.tables]
     assert names[0] == "adapted"
     assert {"adapted_against", "gains_components", "gains_units", "retention_direct"} <= set(names)

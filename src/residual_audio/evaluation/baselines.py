@@ -149,7 +149,7 @@ def linear_probe(space: str) -> Callable[[Problem, Split, int], Fitted]:
             inputs = np.concatenate([(x[test] - mean) / scale, np.ones((len(test), 1))], 1)
             return softmax(inputs @ weights)
 
-        pull = _choose([1.0, 0.3, 0.1, 0.03, 0.01, 0.003], scores_of, problem, split, 0.1)
+        pull = _choose([1.0, 0.1, 0.01, 0.001], scores_of, problem, split, 0.1)
         scores = scores_of(pull, split.train, split.test)
         n = (x.shape[1] + 1) * n_classes
         return Fitted(scores, n, time.perf_counter() - start, notes={"pull": pull})
@@ -163,7 +163,7 @@ def logistic(x: FloatArray, codes: np.ndarray, n_classes: int, pull: float) -> F
     target = torch.as_tensor(codes)
     weights = torch.zeros(inputs.shape[1], n_classes, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS(
-        [weights], max_iter=200, tolerance_grad=1e-6, line_search_fn="strong_wolfe"
+        [weights], max_iter=100, tolerance_grad=1e-5, line_search_fn="strong_wolfe"
     )
 
     def loss() -> torch.Tensor:
