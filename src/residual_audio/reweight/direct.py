@@ -33,7 +33,7 @@ class DirectTerms:
     axes: Tensor
     """[component, D]"""
     whole: Tensor
-    """[clip, coarse unit, D]"""
+    """[clip, D, coarse unit]: in this order a step reads it once, without a copy."""
     means: Tensor
     """[unit, D], means of the units whose mean has a gain: all of them, or none."""
     units: tuple[str, ...]
@@ -53,8 +53,8 @@ class DirectTerms:
         out = self.base[rows]
         if k:
             out = out + (self.amplitudes[rows] * scale[:k]) @ self.axes
-        if self.whole.shape[1]:
-            out = out + torch.matmul(scale[k:n], self.whole[rows])
+        if self.whole.shape[2]:
+            out = out + self.whole[rows] @ scale[k:n]
         if len(self.means):
             out = out + scale[n:] @ self.means
         return out
@@ -125,9 +125,9 @@ def direct_terms(
             along = contribution_of(contributions, unit) @ axes
         amplitudes[:, start:stop] = along - spectrum.mean @ axes
         start = stop
-    whole = np.empty((n, len(rough), d), np.float32)
+    whole = np.empty((n, d, len(rough)), np.float32)
     for i, unit in enumerate(rough):
-        whole[:, i] = contribution_of(contributions, unit) - spectra[unit].mean
+        whole[:, :, i] = contribution_of(contributions, unit) - spectra[unit].mean
     if not keep_mean:
         for unit in spectra:
             base = base - contribution_of(contributions, unit)
