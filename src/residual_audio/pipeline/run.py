@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 
 CAPTURE = ("heads", "blocks", "stages", "direct", "moments", "attention", "tokens")
 ADAPTED_LOG = "tables/adapted.csv"
-QUICK_METHODS = (
-    "ResiDual heads {3}",
-    "ResiDual heads {2,3}",
-    "ResiDual heads {0–3}",
-    "coarse",
-    "random axes",
-    "linear probe",
-)
+QUICK_METHODS = ("ResiDual heads {3}", "ResiDual heads {0–3}", "coarse", "linear probe, joint")
 Echo = Callable[[str], None]
 Work = Callable[[], tuple[Iterable[Path], str]]
 
@@ -160,7 +153,7 @@ class _Run:
         from residual_audio.analysis.run import PARTS, Options, analyse
         from residual_audio.report.write import write_analysis
 
-        parts = frozenset(PARTS) - ({"kernel", "intervals"} if self.job.quick else set())
+        parts = frozenset(PARTS) - ({"kernel", "intervals", "curves"} if self.job.quick else set())
         analysis = analyse(store, Options(parts=parts, seed=self.job.seed))
         written = write_analysis(analysis, self.out)
         n_heads = len(analysis.tables["heads"])
