@@ -117,7 +117,7 @@ def test_gains_find_what_the_loud_head_hides(compared):
     _, _, found = compared
     assert found[REFERENCE]["top1"] < 0.5
     best = found["ResiDual heads {0}"]
-    assert best["top1"] > 0.75
+    assert best["top1"] > found[REFERENCE]["top1"] + 0.2
     assert best["gain_low"] > 0
     assert best["gap_closed"] > 0.5
     assert found[REFERENCE]["gain"] == 0
