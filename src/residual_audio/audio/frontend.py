@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from residual_audio.audio.cores import on_single_cores
 from residual_audio.audio.filters import MelScale, mel_filters
 from residual_audio.audio.windows import ShortRule
+from residual_audio.engine.cores import on_single_cores
 from residual_audio.errors import InputError
 
 LogKind = Literal["db", "ln", "ln-add", "log10-whisper"]

@@ -13,23 +13,11 @@ import torch
 from torch import Tensor
 
 from residual_audio.audio.decode import load_audio
+from residual_audio.capture.recorder import Recorder
+from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.hf import load as load_hf
 from residual_audio.models.htsat import HTSATConfig
-from residual_audio.types import Site
-
-
-class HeadMeans:
-    """All heads, mean over tokens: what the `heads` capture keeps."""
-
-    points = frozenset({"raw"})
-
-    def __init__(self) -> None:
-        self.heads: dict[Site, Tensor] = {}
-
-    def __call__(self, point: str, where: Site | int, value: Tensor) -> None:
-        assert isinstance(where, Site)
-        self.heads[where] = value.mean(1)
 
 
 def bench_encode(n_clips: int = 16, batch_size: int = 8, repeats: int = 5) -> dict[str, Any]:
@@ -100,13 +88,15 @@ def _measure(
         ]
 
     our_features, their_features = our_front_end(), their_front_end()
+    recorder = Recorder(ours.encoder, SamplePlan(len(files), CaptureSettings.of("heads,embedding")))
 
     def our_forward() -> Tensor:
-        out = []
-        for features in our_features:
-            tap = HeadMeans()
-            out.append(ours.joint(ours.encode(features, tap=tap)))
-        return torch.nn.functional.normalize(torch.cat(out), dim=-1)
+        found = [
+            torch.from_numpy(arrays["embedding/joint"])
+            for features in our_features
+            for _, arrays in recorder.run_in_parts(features, ours.joint)
+        ]
+        return torch.nn.functional.normalize(torch.cat(found), dim=-1)
 
     def their_forward() -> Tensor:
         found = [theirs.get_audio_features(input_features=x) for x in their_features]
@@ -114,8 +104,7 @@ def _measure(
 
     def our_pipeline() -> None:
         for wave, _ in ours.batches(files, batch):
-            tap = HeadMeans()
-            ours.joint(ours.encode(ours.front_end(wave), tap=tap))
+            recorder.run_in_parts(ours.front_end(wave), ours.joint)
 
     def their_pipeline() -> None:
         import soundfile

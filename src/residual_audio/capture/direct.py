@@ -44,6 +44,10 @@ class Direct(Kind):
         self._path = direct_path(encoder)
         self._maps = [slots.flatten(0, 1) for slots in compose(self._path.steps.steps)]
         self._first = encoder.sites[0]
+        self.begin([])
+
+    def begin(self, clips: list[int]) -> None:
+        super().begin(clips)
         self._values: dict[tuple[Site, str], Tensor] = {}
         self._scales: dict[int, Tensor] = {}
 

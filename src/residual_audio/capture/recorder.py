@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,6 +19,7 @@ from residual_audio.capture.moments import TokenMoments
 from residual_audio.capture.pooled import Blocks, Heads, Stages
 from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.capture.tokens import Tokens
+from residual_audio.engine.cores import map_clips
 from residual_audio.models.encoder import Encoded, Encoder, Features
 from residual_audio.types import Site
 
@@ -72,6 +74,33 @@ class Recorder:
         for kind in self._kinds:
             found |= kind.finish()
         return {name: value.contiguous().cpu().numpy() for name, value in found.items()}
+
+    def run_in_parts(
+        self,
+        features: Features,
+        joint: Callable[[Encoded], Tensor] | None = None,
+        clips: list[int] | None = None,
+    ) -> list[tuple[int, Arrays]]:
+        """As `run`, a few clips at a time, so that each core of a CPU has its own: the number of
+        clips and the arrays of each part, in order."""
+        first = features[0] if isinstance(features, tuple) else features
+        places = list(range(len(first))) if clips is None else clips
+
+        def some(rows: Tensor) -> tuple[int, Arrays]:
+            at = slice(int(rows[0]), int(rows[-1]) + 1)
+            part = (
+                (features[0][at], features[1][at]) if isinstance(features, tuple) else features[at]
+            )
+            return len(rows), self._twin().run(part, joint, places[at])
+
+        with torch.inference_mode():
+            return map_clips(some, torch.arange(len(first), device=first.device))
+
+    def _twin(self) -> Recorder:
+        """Shares what was worked out once, not what a run fills."""
+        twin = copy.copy(self)
+        twin._kinds = [copy.copy(kind) for kind in self._kinds]
+        return twin
 
 
 def probe_maps(encoder: Encoder, features: Features) -> dict[str, tuple[int, int, int]]:

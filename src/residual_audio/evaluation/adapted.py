@@ -7,13 +7,15 @@ the test part is scored once. Differences to zero-shot are paired, in intervals 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 from residual_audio.data.splits import Folds
+from residual_audio.engine.cores import on_single_cores
 from residual_audio.errors import InputError, ResidualAudioError
 from residual_audio.evaluation import baselines
 from residual_audio.evaluation.methods import (
@@ -25,7 +27,7 @@ from residual_audio.evaluation.methods import (
     prompt_ensemble,
     zero_shot,
 )
-from residual_audio.evaluation.problem import Problem, splits_of
+from residual_audio.evaluation.problem import Problem, Split, splits_of
 from residual_audio.metrics import classification, uncertainty
 from residual_audio.reweight.spectra import Components
 from residual_audio.reweight.strategies import STRATEGIES
@@ -118,16 +120,8 @@ def compare(
         for split in splits_of(
             problem, folds, seed=seed, shots=shots, only=only, allow_missing=allow_missing
         ):
-            for row in rows:
-                if row.failed:
-                    continue
-                if progress is not None:
-                    progress(f"{row.method.name}, fold {split.name}")
-                try:
-                    found: Fitted = row.method.fit(problem, split, seed)
-                except ResidualAudioError as error:
-                    row.failed = f"fold {split.name}: {error}"
-                    continue
+            done = _fit_all(problem, split, seed, [r for r in rows if not r.failed], progress)
+            for row, found in done:
                 row.scores[i, split.test] = found.scores
                 row.n_parameters = max(row.n_parameters, found.n_parameters)
                 row.seconds.append(found.seconds)
@@ -137,6 +131,39 @@ def compare(
                         row.gains[split.name] = found.gains
             problem.forget()
     return rows
+
+
+def _fit_all(
+    problem: Problem,
+    split: Split,
+    seed: int,
+    rows: Sequence[Row],
+    progress: Callable[[str], None] | None,
+) -> list[tuple[Row, Fitted]]:
+    """Every method on one split: those that need no encoder side by side, one a core."""
+    found: dict[int, Fitted] = {}
+
+    def fit(index: int) -> None:
+        row = rows[index]
+        if progress is not None:
+            progress(f"{row.method.name}, fold {split.name}")
+        try:
+            with torch.enable_grad():
+                found[index] = row.method.fit(problem, split, seed)
+        except ResidualAudioError as error:
+            row.failed = f"fold {split.name}: {error}"
+
+    alone = [i for i, row in enumerate(rows) if row.method.kind == "network"]
+    small = [i for i in range(len(rows)) if i not in set(alone)]
+
+    def some(jobs: Iterator[int]) -> None:
+        for job in jobs:
+            fit(small[job])
+
+    on_single_cores(some, len(small))
+    for index in alone:
+        fit(index)
+    return [(rows[index], found[index]) for index in sorted(found)]
 
 
 def table(

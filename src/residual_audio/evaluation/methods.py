@@ -26,6 +26,8 @@ FEW_SHOT_EPOCHS = 15
 ALL = Components()
 DEFAULTS = FitSettings()
 RATES = (0.03, 0.3)
+# share of the epochs after which rates and strengths are compared
+HEAT = 0.2
 
 
 @dataclass(frozen=True)
@@ -134,19 +136,23 @@ def fit_gains(
         settings = replace(settings, l2=l2[0])
         fit(embed, [values], loss, train, None, settings, epochs=FEW_SHOT_EPOCHS)
         return values.detach(), {"epochs": FEW_SHOT_EPOCHS, "l2": l2[0]}
-    found = []
-    for rate in rates:
-        for pull in l2:
-            values, embed = start()
-            chosen = replace(settings, l2=pull, learning_rate=rate)
-            history = fit(embed, [values], loss, train, held, chosen)
-            found.append((min(history.held_out_loss), pull, rate, history.best_epoch))
-    best, pull, rate, epochs = min(found)
+    options = [replace(settings, l2=p, learning_rate=r) for r in rates for p in l2]
+
+    def try_out(option: FitSettings, epochs: int) -> tuple[float, int]:
+        values, embed = start()
+        history = fit(embed, [values], loss, train, held, option, epochs=epochs)
+        return min(history.held_out_loss), history.best_epoch
+
+    if len(options) > 1:  # a short heat; the winner runs the whole way
+        heat = max(1, round(HEAT * settings.epochs))
+        options.sort(key=lambda option: try_out(option, heat)[0])
+    chosen = options[0]
+    best, epochs = try_out(chosen, settings.epochs)
     values, embed = start()
     if epochs:
-        chosen = replace(settings, l2=pull, learning_rate=rate)
         fit(embed, [values], loss, everyone, None, chosen, epochs=epochs)
-    return values.detach(), {"epochs": epochs, "rate": rate, "l2": pull, "held_out_loss": best}
+    notes = {"epochs": epochs, "rate": chosen.learning_rate, "l2": chosen.l2, "held_out_loss": best}
+    return values.detach(), notes
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -70,6 +71,7 @@ class Problem:
     """[class, d] of a prompt ensemble."""
     about: dict[str, Any] = field(default_factory=dict)
     _spectra: dict[tuple[bytes, str], Spectrum] = field(default_factory=dict, repr=False)
+    _one_at_a_time: Lock = field(default_factory=Lock, repr=False)
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -106,10 +108,11 @@ class Problem:
     ) -> dict[str, Spectrum]:
         """Direct-path spectra over these clips, cut to as many gains as the unit has dimensions."""
         key = np.asarray(rows).tobytes()
-        missing = [u for u in units if (key, u) not in self._spectra]
-        self._spectra.update(
-            {(key, u): s for u, s in direct_spectra(self.direct, missing, rows).items()}
-        )
+        with self._one_at_a_time:  # methods side by side want the same spectra
+            missing = [u for u in units if (key, u) not in self._spectra]
+            self._spectra.update(
+                {(key, u): s for u, s in direct_spectra(self.direct, missing, rows).items()}
+            )
         found = {}
         for unit in units:
             full = self._spectra[key, unit]

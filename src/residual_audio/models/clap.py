@@ -16,6 +16,7 @@ from residual_audio.audio.decode import load_audio
 from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.audio.prefetch import prefetch
 from residual_audio.audio.windows import LongPolicy, fit_windows
+from residual_audio.engine.cores import map_clips
 from residual_audio.errors import AudioError, InputError, ModelError
 from residual_audio.models.encoder import Edit, Encoded, Encoder, Features, State, Tap
 from residual_audio.models.joint import JointHead
@@ -121,9 +122,13 @@ class AudioTextModel(nn.Module):
             raise InputError("embed_audio takes a list of files or waveforms, not a single one")
         vectors: list[Tensor] = []
         owners: list[int] = []
+
+        def embed(batch: Tensor) -> Tensor:
+            encoded = self.encode(self.front_end(batch))
+            return nn.functional.normalize(self.joint(encoded).float(), dim=-1).cpu()
+
         for batch, owner in self.batches(items, batch_size, long, n_threads):
-            encoded = self.encode(self.front_end(batch.to(self.device)))
-            vectors.append(nn.functional.normalize(self.joint(encoded).float(), dim=-1).cpu())
+            vectors += map_clips(embed, batch.to(self.device))
             owners += owner
             if progress is not None:
                 progress(owners[-1] + 1)

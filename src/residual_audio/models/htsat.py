@@ -24,9 +24,6 @@ from residual_audio.models.linear import linear
 from residual_audio.models.swin_geometry import relative_index, shifted_windows, z_order
 from residual_audio.types import Site
 
-CLIPS_A_MASK = 8
-"""Masks of shifted windows are kept for so many clips (about 10 MB a clip at tiny size)."""
-
 
 @dataclass(frozen=True)
 class HTSATConfig:
@@ -116,7 +113,8 @@ class SwinBlock(Block):
     def attention_bias(self, n_clips: int) -> Tensor:
         """Relative position bias plus shift mask, [1 or clip·window, head, query, key]."""
         table = self.bias_table
-        key = (n_clips, table._version, table.data_ptr(), table.device, table.dtype)
+        version = 0 if table.is_inference() else table._version  # such tensors have none
+        key = (n_clips, version, table.data_ptr(), table.device, table.dtype)
         tracked = torch.is_grad_enabled() and table.requires_grad
         if not tracked and self._bias_cache is not None and self._bias_cache[0] == key:
             return self._bias_cache[1]
@@ -131,43 +129,27 @@ class SwinBlock(Block):
                 self._bias_cache = (key, bias)
         return bias
 
-    def attend(self, x: Tensor, maps: bool) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Normed stream → raw head outputs in stream order, attention maps if asked, values."""
+    def attend(self, x: Tensor, maps: bool) -> tuple[Tensor, Tensor | None]:
         clip, token, _ = x.shape
         if self.shifted:
             x = x.index_select(1, self.gather)
         m = self.window * self.window
         qkv = linear(self.qkv, x).view(clip * token // m, m, 3, self.n_heads, self.d_head)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each: clip·window head token d_head
-        raw, probabilities = self._attend_windows(q, k, v, clip, maps)
+        raw, probabilities = scaled_attention(q, k, v, self.attention_bias(clip), maps)
         if probabilities is not None:
             probabilities = probabilities.view(clip, -1, *probabilities.shape[1:])
         raw = raw.transpose(1, 2).reshape(clip, token, -1)
         if self.shifted:
             raw = raw.index_select(1, self.scatter)
-        return raw, probabilities, v
+        return raw, probabilities
 
-    def _attend_windows(
-        self, q: Tensor, k: Tensor, v: Tensor, n_clips: int, maps: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Attention in all windows. Shifted windows have a mask each: large batches go in groups,
-        so that masks for a few clips serve any number of them."""
-        if not self.shifted or n_clips <= CLIPS_A_MASK:
-            return scaled_attention(q, k, v, self.attention_bias(n_clips), maps)
-        size = CLIPS_A_MASK * (len(q) // n_clips)
-        bias = self.attention_bias(CLIPS_A_MASK)
-        groups = zip(q.split(size), k.split(size), v.split(size), strict=True)
-        parts = [scaled_attention(a, b, c, bias[: len(a)], maps) for a, b, c in groups]
-        raw = torch.cat([part for part, _ in parts])
-        found = [probabilities for _, probabilities in parts if probabilities is not None]
-        return raw, torch.cat(found) if found else None
-
-    def value_branch(self, x: Tensor, values: Tensor) -> Tensor:
+    def value_branch(self, x: Tensor) -> Tensor:
         """MGA-CLAP's value path of this block: no attention, no MLP."""
-        clip, token, width = x.shape
         if self.shifted:
             raise ModelError("the value path is only defined where the last block is not shifted")
-        v = x + self.proj(values.transpose(1, 2).reshape(clip, token, width))
+        values = self.qkv(self.norm1(x))[..., 2 * x.shape[-1] :]
+        v = x + self.proj(values)
         return v + self.norm2(v)
 
 
@@ -304,7 +286,6 @@ class HTSAT(nn.Module):
             x, first = self.embed(features), 0
         else:
             raise InputError("encode needs features, or a state to start from")
-        values = None
         index = 0
         last_stage = len(self.stages) - 1
         for stage, blocks in enumerate(self.stages):
@@ -312,7 +293,7 @@ class HTSAT(nn.Module):
                 if index >= first:
                     attention, mlp = self._sites[2 * index], self._sites[2 * index + 1]
                     entering = x
-                    x, values = block(x, attention, mlp, tap, edit)
+                    x = block(x, attention, mlp, tap, edit)
                 index += 1
             if index <= first:
                 continue  # the saved state is already past this merge
@@ -323,11 +304,9 @@ class HTSAT(nn.Module):
                 x = x.reshape(x.shape[0], x.shape[1] // 4, 4 * x.shape[2])
                 x = linear(merge.reduction, normalise(merge.norm, x, stage, tap))
         tokens = normalise(self.norm, x, last_stage, tap)
-        if self.config.value_path and values is not None:
-            values = self.norm(self.blocks[-1].value_branch(entering, values))
-            values = values.index_select(1, self.raster)
-        else:
-            values = None
+        values = None
+        if self.config.value_path:
+            values = self.norm(self.blocks[-1].value_branch(entering)).index_select(1, self.raster)
         latent = tokens.mean(1) if self.config.pool == "mean" else tokens.amax(1)
         return Encoded(latent, tokens.index_select(1, self.raster), values)
 

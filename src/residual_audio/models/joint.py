@@ -173,7 +173,7 @@ class Semantic(JointHead):
         """Patch tokens [clip, token, latent] → [clip, joint]; the token is the first one."""
         x = torch.cat([self.token.expand(len(patches), -1, -1), patches], 1)
         for block, (attention, mlp) in zip(self.blocks, self._sites, strict=True):
-            x, _ = block(x, attention, mlp, tap, {})
+            x = block(x, attention, mlp, tap, {})
         return self.norm(x[:, 0])
 
     def forward(self, encoded: Encoded) -> Tensor:

@@ -112,7 +112,7 @@ class ViTBlock(Block):
         super().__init__(config.width, config.n_heads, config.hidden, config.norm_eps)
         self.layout = config.layout
 
-    def attend(self, x: Tensor, maps: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+    def attend(self, x: Tensor, maps: bool) -> tuple[Tensor, Tensor | None]:
         if x.shape[1] <= self.layout.full:
             return super().attend(x, maps)
         clip, token, _ = x.shape
@@ -127,8 +127,7 @@ class ViTBlock(Block):
                 raw.append(out.transpose(2, 3).reshape(clip, -1, self.n_heads * self.d_head))
                 if probabilities is not None:
                     found += probabilities.unbind(1)
-        values = qkv[:, :, 2].transpose(1, 2)
-        return torch.cat(raw, 1), block_diagonal(found)[:, None] if maps else None, values
+        return torch.cat(raw, 1), block_diagonal(found)[:, None] if maps else None
 
 
 def block_diagonal(maps: list[Tensor]) -> Tensor:
@@ -247,7 +246,7 @@ class ViT(nn.Module):
             raise InputError("encode needs features, or a state to start from")
         for index in range(first, self.config.depth):
             block = cast(ViTBlock, self.blocks[index])
-            x, _ = block(x, self._sites[2 * index], self._sites[2 * index + 1], tap, edit)
+            x = block(x, self._sites[2 * index], self._sites[2 * index + 1], tap, edit)
         if tap is not None and "end" in tap.points:
             tap("end", 0, x)
         x = normalise(self.norm, x, 0, tap)

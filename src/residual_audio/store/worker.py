@@ -71,17 +71,19 @@ class Worker:
                     raise error or ModelError("a batch was lost")
                 # rows stand in the order of the clips, also where lengths differ inside a batch
                 for group, features in found.groups:
-                    arrays = self._capture(features, group)
-                    self._check(arrays["embedding/joint"], group)
-                    rows.add(arrays, len(group))
+                    done = 0
+                    for n_clips, arrays in self._capture(features, group):
+                        self._check(arrays["embedding/joint"], group[done : done + n_clips])
+                        rows.add(arrays, n_clips)
+                        done += n_clips
                 skipped |= found.skipped
                 if self.on_clips is not None:
                     self.on_clips(len(part))
         return write_shard(self.job.folder, self.job.run, index, places, rows, skipped)
 
-    def _capture(self, features: Features, group: list[int]) -> Arrays:
+    def _capture(self, features: Features, group: list[int]) -> list[tuple[int, Arrays]]:
         try:
-            return self.recorder.run(features, self.model.joint, group)
+            return self.recorder.run_in_parts(features, self.model.joint, group)
         except torch.OutOfMemoryError as error:
             raise InputError(
                 f"{len(group)} clips at a time do not fit into the memory of {self.model.device}: "

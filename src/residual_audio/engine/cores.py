@@ -11,8 +11,13 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import torch
+from torch import Tensor
+
+Result = TypeVar("Result")
+CLIPS_A_JOB = 2
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -35,6 +40,26 @@ def on_single_cores(work: Callable[[Iterator[int]], None], n_jobs: int) -> None:
     pool = _single_core_threads(n_cores)
     for done in [pool.submit(on_one_core) for _ in range(min(n_cores, n_jobs))]:
         done.result()
+
+
+def map_clips(work: Callable[[Tensor], Result], batch: Tensor) -> list[Result]:
+    """`work` on a batch of clips: on a CPU two of them at a time, each pair on one core.
+
+    For an encoder that is about a tenth faster than all cores on every product, and memory is that
+    of a few clips. Fewer clips than cores, gradients or another device: all in one call.
+    """
+    n_cores = torch.get_num_threads() if batch.device.type == "cpu" else 1
+    if n_cores == 1 or len(batch) < n_cores or torch.is_grad_enabled():
+        return [work(batch)]
+    parts = batch.split(min(CLIPS_A_JOB, len(batch) // n_cores))
+    done: dict[int, Result] = {}
+
+    def some(jobs: Iterator[int]) -> None:
+        for job in jobs:
+            done[job] = work(parts[job])
+
+    on_single_cores(some, len(parts))
+    return [done[job] for job in range(len(parts))]
 
 
 def _single_core_threads(n: int) -> ThreadPoolExecutor:
