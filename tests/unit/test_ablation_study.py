@@ -190,6 +190,28 @@ def test_every_network_method_runs(store, passes):
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
+def test_a_sweep_searches_both_paths(store, passes, tmp_path):
+    pytest.importorskip("optuna")
+    from optuna.trial import FixedTrial
+
+    from residual_audio.evaluation.problem import folds_of, splits_of
+    from residual_audio.evaluation.sweep import score, suggest, sweep
+
+    problem = problem_of(store)
+    folds = folds_of(problem.clips, 3)
+    point = {"stages": "{3}", "components": "all", "learning_rate": 0.05, "l2": 0.01}
+    inside, epochs = suggest(
+        FixedTrial(point | {"path": "network", "network_epochs": 2}), 4, Rooms(passes)
+    )
+    assert isinstance(inside, NetworkResidual)
+    split = next(splits_of(problem, folds))
+    assert 0 <= score(problem, split, inside, epochs, split.held_out, 0) <= 1
+    outside, _ = suggest(FixedTrial(point | {"path": "direct", "epochs": 5}), 4, Rooms(passes))
+    assert isinstance(outside, Residual)
+    trials, _ = sweep(problem, folds, tmp_path / "s.db", n_trials=1, only=["1"], passes=passes)
+    assert trials[0]["path"] in ("direct", "network")
+
+
 def test_rows_by_fold_and_limit(store):
     assert rows_of(store) is None
     assert len(rows_of(store, limit=5)) == 5

@@ -102,6 +102,18 @@ def test_our_own_layout_opens_and_records_the_gains(model, tmp_path):
     assert config["folded"]["gains"][0]["n"] > 0
 
 
+def test_the_layout_of_laion_opens_and_holds_the_gains(model, tmp_path):
+    from residual_audio.models import laion
+
+    gains = make_gains(model)
+    want = edited(model, gains)
+    out = tmp_path / "adapted.pt"
+    export_folded(model, [gains], "laion", out)
+    # its loader refuses names that the original does not have, and pickles with anything to run
+    again = laion.load(str(out), text_heads=2, quantise=False)
+    np.testing.assert_allclose(again.embed_audio(waves()), want, atol=1e-5)
+
+
 def test_half_an_amount_and_none(model, folder, tmp_path):
     gains = make_gains(model)
     before = model.embed_audio(waves())

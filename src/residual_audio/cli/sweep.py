@@ -7,7 +7,13 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.intervention_inputs import Folds, Run, show_table
+from residual_audio.cli.intervention_inputs import (
+    AsModel,
+    Folds,
+    Run,
+    load_passes_of,
+    show_table,
+)
 from residual_audio.cli.output import print_json
 
 
@@ -18,14 +24,22 @@ def run(
     folds: Annotated[
         int, typer.Option("--folds", min=2, help="Grouped folds where there are no official ones.")
     ] = 5,
+    network: Annotated[
+        bool, typer.Option("--network", help="Search both paths; the second runs the encoder.")
+    ] = False,
+    model: AsModel = None,
+    root: options.Root = None,
+    data_option: options.DataOption = None,
+    device: options.Device = "auto",
     seed: options.Seed = 0,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Learning rate, epochs, components, stages and pull towards 1, by Optuna (extra `sweep`).
+    """Learning rate, epochs, components, stages, pull to 1 and path, by Optuna (extra `sweep`).
 
     Every outer fold has a study of its own on its training part; the test part is scored once. The
-    studies are kept in RUN/sweeps/direct.db: the same command continues them.
+    studies are kept in RUN/sweeps (direct.db, or both.db with --network): the same command
+    continues them.
     """
     from residual_audio.analysis.table import from_rows
     from residual_audio.evaluation.adapted_run import rows_of
@@ -34,13 +48,19 @@ def run(
     from residual_audio.store import open_store
 
     store = open_store(run)
-    problem = problem_of(store, rows_of(store, fold))
+    rows = rows_of(store, fold)
+    problem = problem_of(store, rows)
+    passes = None
+    if network:
+        given = options.parse_data_options(data_option)
+        passes = load_passes_of(store, rows, model, root, given, device, quiet or json)
     found, outer = sweep(
         problem,
         folds_of(problem.clips, folds, seed),
-        run / "sweeps" / "direct.db",
+        run / "sweeps" / ("both.db" if network else "direct.db"),
         n_trials=trials,
         seed=seed,
+        passes=passes,
         progress=None if quiet or json else lambda what: typer.echo(f"… {what}", err=True),
     )
     tables = [

@@ -153,7 +153,7 @@ def _fit_all(
         except ResidualAudioError as error:
             row.failed = f"fold {split.name}: {error}"
 
-    alone = [i for i, row in enumerate(rows) if row.method.kind == "network"]
+    alone = [i for i, row in enumerate(rows) if row.method.runs_encoder]
     small = [i for i in range(len(rows)) if i not in set(alone)]
 
     def some(jobs: Iterator[int]) -> None:

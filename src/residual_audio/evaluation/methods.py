@@ -52,6 +52,8 @@ class Method:
     """reference, residual, control, rule, baseline or network."""
     fit: Callable[[Problem, Split, int], Fitted]
     about: str = ""
+    runs_encoder: bool = False
+    """Such methods share one model and take all cores, so they run one after another."""
 
 
 def zero_shot(problem: Problem, split: Split, seed: int) -> Fitted:

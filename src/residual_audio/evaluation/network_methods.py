@@ -79,8 +79,8 @@ def _fit(
 
 
 @torch.no_grad()
-def _scores(problem: Problem, split: Split, embed: Embed) -> Any:
-    parts = torch.as_tensor(split.test).split(32)
+def scores_of(problem: Problem, clips: np.ndarray, embed: Embed) -> Any:
+    parts = torch.as_tensor(clips).split(32)
     return problem.scores(torch.cat([embed(rows) for rows in parts]))
 
 
@@ -97,8 +97,8 @@ class NetworkResidual:
     mean_gains: bool = True
     settings: FitSettings = GAINS
 
-    def __call__(self, problem: Problem, split: Split, seed: int) -> Fitted:
-        start = time.perf_counter()
+    def start(self, problem: Problem, split: Split, seed: int) -> tuple[NetworkGains, Embed]:
+        """Gains of 1 in the axes of the training clips, and the embedding under them."""
         units = unit_names(problem.sites, self.level, self.stages)
         rows: Any = split.train
         if self.level == "stage":  # the clips of every block of a stage, one block after another
@@ -109,19 +109,21 @@ class NetworkResidual:
                 spectra |= network_spectra(problem.vectors, [unit], tiled)
         else:
             spectra = network_spectra(problem.vectors, units, rows)
-        spectra = turn(choose(spectra, self.components), self.axes, seed)
-        about = problem.about | {"fold": split.name}
         given = identity_gains(
-            spectra,
+            turn(choose(spectra, self.components), self.axes, seed),
             mean_gains=self.mean_gains and self.keep_mean,
             keep_mean=self.keep_mean,
-            fitted_on=about,
+            fitted_on=problem.about | {"fold": split.name},
         )
         gains = NetworkGains(given, problem.sites)
-        embed = self.rooms.entrances(gains.first_block).embed(self.rooms.model, gains)
+        return gains, self.rooms.entrances(gains.first_block).embed(self.rooms.model, gains)
+
+    def __call__(self, problem: Problem, split: Split, seed: int) -> Fitted:
+        start = time.perf_counter()
+        gains, embed = self.start(problem, split, seed)
         settings = replace(self.settings, seed=seed)
         notes = _fit(problem, split, embed, list(gains.parameters()), settings)
-        scores = _scores(problem, split, embed)
+        scores = scores_of(problem, split.test, embed)
         found = gains.gains()
         return Fitted(scores, n_gains(found), time.perf_counter() - start, found, notes)
 
@@ -141,7 +143,7 @@ class LowRankUpdate:
         embed = self.rooms.entrances(lora.first_block).embed(self.rooms.model, lora)
         settings = replace(self.settings, seed=seed)
         notes = _fit(problem, split, embed, list(lora.parameters()), settings)
-        scores = _scores(problem, split, embed)
+        scores = scores_of(problem, split.test, embed)
         n = sum(p.numel() for p in lora.parameters())
         notes |= {"rank": rank, "sites": len(sites)}
         return Fitted(scores, n, time.perf_counter() - start, notes=notes)
@@ -161,7 +163,7 @@ class FineTuning:
             embed = embed_from_features(self.rooms.model, whole, self.rooms.passes.take)
             settings = replace(self.settings, seed=seed)
             notes = _fit(problem, split, embed, whole.parameters, settings)
-            scores = _scores(problem, split, embed)
+            scores = scores_of(problem, split.test, embed)
         finally:
             whole.restore()
         n = sum(p.numel() for p in whole.parameters)
@@ -203,4 +205,4 @@ def network_methods(problem: Problem, passes: Passes) -> list[Method]:
     ]
     if small:
         found.append(Method("full fine-tuning", "baseline", FineTuning(rooms)))
-    return found
+    return [replace(method, runs_encoder=True) for method in found]
