@@ -17,7 +17,7 @@ from residual_audio.audio.specs import NANO
 from residual_audio.data.base import Dataset
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError, ModelError
-from residual_audio.evaluation.adapted_run import adapt, fit_whole, rows_of
+from residual_audio.evaluation.adapted_run import adapt, fit_whole, retain_and_prune, rows_of
 from residual_audio.evaluation.methods import Residual
 from residual_audio.evaluation.network_methods import GAINS, NetworkResidual, Rooms, network_methods
 from residual_audio.evaluation.problem import problem_of
@@ -188,6 +188,25 @@ def test_every_network_method_runs(store, passes):
         assert found.n_parameters > 0
     after = list(passes.model.parameters())
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def test_retention_and_pruning_inside_the_network(store, passes, tmp_path):
+    tables = {t.name: t for t in retain_and_prune(store, passes, n_folds=3)}
+    kept = tables["retention_network"]
+    whole = kept.where(kept["k"] == kept["k"].max())
+    assert np.allclose(whole["loss"].astype(float), 0)  # all components: nothing changes
+    pruned = tables["pruning"]
+    assert set(pruned["order"].tolist()) == {"direct", "spread", "fisher", "random"}
+    none = pruned.where(pruned["removed"] == 0)
+    assert np.allclose(none["loss"].astype(float), 0)
+    # one head of every block stays
+    n_heads = sum(site.n_heads for site in store.sites)
+    assert pruned["removed"].max() <= n_heads - sum(site.n_heads > 0 for site in store.sites)
+    write_tables(tmp_path, list(tables.values()))
+    assert {p.stem for p in draw_all(tmp_path, {"retention", "pruning"})} == {
+        "retention",
+        "pruning",
+    }
 
 
 def test_a_sweep_searches_both_paths(store, passes, tmp_path):

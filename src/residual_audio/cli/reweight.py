@@ -210,6 +210,50 @@ def fit(
     typer.echo(f"{n_gains(found):,} gains in {written}")
 
 
+@app.command("retention")
+def retention(
+    run: Run,
+    fold: Folds = None,
+    folds: Annotated[int, typer.Option("--folds", min=2)] = 5,
+    model: AsModel = None,
+    root: options.Root = None,
+    data_option: options.DataOption = None,
+    device: options.Device = "auto",
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """How little is enough: components a head, and heads, with the time a pruned encoder saves.
+
+    Runs the encoder. Everything is chosen on the training part of a fold and scored on its test
+    part: RUN/tables/retention_network.csv and pruning.csv.
+    """
+    from residual_audio.evaluation.adapted_run import retain_and_prune, rows_of
+    from residual_audio.report.write import write_tables
+    from residual_audio.store import open_store
+
+    store = open_store(run)
+    given = options.parse_data_options(data_option)
+    rows = rows_of(store, fold)
+    passes = load_passes_of(store, rows, model, root, given, device, quiet or json)
+    tables = retain_and_prune(
+        store,
+        passes,
+        folds=fold,
+        n_folds=folds,
+        seed=seed,
+        progress=None if quiet or json else lambda what: typer.echo(f"… {what}", err=True),
+    )
+    written = write_tables(run, tables)
+    if json:
+        print_json({table.name: list(table.rows()) for table in tables})
+        return
+    if not quiet:
+        for table in tables:
+            show_table(table, list(table.columns))
+    typer.echo(f"{len(written)} files in {run / 'tables'}")
+
+
 @app.command("transfer")
 def transfer(
     gains: Annotated[Path, typer.Argument(help="Gains written by `reweight fit`.")],

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from residual_audio import provenance
+from residual_audio.ablation.passes import Passes
 from residual_audio.analysis.table import Table, from_rows
 from residual_audio.data.splits import Folds
 from residual_audio.errors import InputError
@@ -23,11 +24,13 @@ from residual_audio.evaluation.adapted import (
 from residual_audio.evaluation.methods import Method, Residual
 from residual_audio.evaluation.moved import moved_components, moved_units
 from residual_audio.evaluation.problem import Problem, folds_of, problem_of
-from residual_audio.evaluation.retention import retention_direct
+from residual_audio.evaluation.pruning import pruning_curves
+from residual_audio.evaluation.retention import retention_direct, retention_network
 from residual_audio.store import Store
 from residual_audio.types import FloatArray, Gains, Result, Score
 
 MAIN = "ResiDual heads {0–3}"
+RETENTION = "Accuracy with k components a head"
 CONTROLS = ("coarse, one gain a head", "rotated axes", "random axes", "output-PCA gains")
 
 
@@ -108,13 +111,38 @@ def adapt(
     if shots:
         tables.append(few_shot_table(problem, division, rows, shots, seeds, progress))
     if retention and problem.contributions is not None:
-        widest = max(site.d_head for site in problem.sites)
-        ks = sorted({1, 2, 3, 4, 6, 8, 12, 16, 20, widest} & set(range(1, widest + 1)))
-        stages = sorted({site.stage for site in problem.sites})
-        sets = [[s] for s in stages] + [stages]
-        kept = retention_direct(problem, division, ks, sets, seeds[0])
-        tables.append(from_rows("retention_direct", kept, "Accuracy with k components a head"))
+        kept = retention_direct(problem, division, *retention_grid(problem), seeds[0])
+        tables.append(from_rows("retention_direct", kept, RETENTION))
     return Adaptation(tables, _result(store, problem, division, found, seeds), gains, rows)
+
+
+def retention_grid(problem: Problem) -> tuple[list[int], list[list[int]]]:
+    """Numbers of components, and every stage alone and all of them."""
+    widest = max(site.d_head for site in problem.sites)
+    ks = sorted({1, 2, 3, 4, 6, 8, 12, 16, 20, widest} & set(range(1, widest + 1)))
+    stages = sorted({site.stage for site in problem.sites})
+    return ks, [[s] for s in stages] + [stages]
+
+
+def retain_and_prune(
+    store: Store,
+    passes: Passes,
+    *,
+    folds: Sequence[str] | None = None,
+    n_folds: int = 5,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> list[Table]:
+    """Inside the network: components kept a head, and heads pruned in order of their scores."""
+    problem = problem_of(store, rows_of(store, folds))
+    division = folds_of(problem.clips, n_folds, seed)
+    ks, sets = retention_grid(problem)
+    kept = retention_network(problem, division, passes, ks, sets, seed, progress)
+    curves = pruning_curves(problem, division, passes, seed=seed, progress=progress)
+    return [
+        from_rows("retention_network", kept, RETENTION),
+        from_rows("pruning", curves, "Heads taken out of the weights: accuracy and time"),
+    ]
 
 
 def few_shot_table(

@@ -6,7 +6,6 @@ merely fit the clips they were found on gain nothing by it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -128,21 +127,3 @@ def _rows(
             }
         )
     return out
-
-
-def pruned_seconds(passes: Passes, removed: Sequence[str], repeats: int = 3) -> dict[str, float]:
-    """Seconds of a batch through the whole encoder, and through one without these heads."""
-    from residual_audio.reweight.prune import prune_heads
-
-    features = passes.take(slice(0, 8))
-    small = prune_heads(passes.model.encoder, removed)
-    found = {}
-    for name, encoder in (("whole", passes.model.encoder), ("pruned", small)):
-        best = np.inf
-        with torch.no_grad():
-            for _ in range(repeats + 1):
-                start = time.perf_counter()
-                encoder.encode(features)
-                best = min(best, time.perf_counter() - start)
-        found[name] = best
-    return found | {"saved": 1 - found["pruned"] / found["whole"]}

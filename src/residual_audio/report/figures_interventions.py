@@ -248,6 +248,29 @@ def retention(tables: Tables) -> Figure:
     return figure
 
 
+def pruning(tables: Tables) -> Figure:
+    """Accuracy of pruned encoders against the time they save, by order of removal."""
+    import matplotlib.pyplot as plt
+
+    table = tables.need("pruning", "order", "removed", "top1", "time_saved")
+    figure, (by_heads, by_time) = plt.subplots(1, 2, figsize=(2 * COLUMN, 2.2), sharey=True)
+    for i, name in enumerate(dict.fromkeys(table["order"].tolist())):
+        part = table.where(table["order"] == name)
+        colour = "#555555" if name == "random" else STAGE_COLOURS[i % len(STAGE_COLOURS)]
+        style = ":" if name == "random" else "-"
+        top1 = part["top1"].astype(float)
+        by_heads.plot(
+            part["removed"].astype(float), top1, style, color=colour, marker=".", label=str(name)
+        )
+        saved = 100 * part["time_saved"].astype(float)
+        by_time.plot(saved, top1, style, color=colour, marker=".")
+    by_heads.set_xlabel("heads pruned, least important first")
+    by_heads.set_ylabel("top-1")
+    by_heads.legend()
+    by_time.set_xlabel("time saved (%)")
+    return figure
+
+
 def gains_by_head(tables: Tables) -> Figure:
     """How far the gains of each head moved, over folds."""
     import matplotlib.pyplot as plt
@@ -320,6 +343,7 @@ FIGURES: dict[str, tuple[Callable[[Tables], Figure], str]] = {
     "adaptation": (adaptation, "Adaptations on the same grouped folds, and their paired gains."),
     "few_shot": (few_shot, "Adaptation from few clips a class."),
     "retention": (retention, "How many components does a head need?"),
+    "pruning": (pruning, "Heads taken out of the weights: accuracy, and the time it saves."),
     "gains_by_head": (gains_by_head, "Which heads the gains moved."),
     "sweep": (sweep_parallel, "Settings and held-out accuracy of every trial."),
 }

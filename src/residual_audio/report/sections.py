@@ -23,7 +23,7 @@ SECTIONS: tuple[Section, ...] = (
         "Every method on the same grouped folds; what is trained never sees the tested fold. The "
         "gain over zero-shot is paired, with a 95% interval that draws whole groups of recordings. "
         "Adapted methods have seen labelled clips: they are not zero-shot.",
-        ("adaptation", "few_shot", "retention", "gains_by_head", "sweep"),
+        ("adaptation", "few_shot", "retention", "pruning", "gains_by_head", "sweep"),
         ("adapted", "adapted_against", "gains_components"),
     ),
     Section(

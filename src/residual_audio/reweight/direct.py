@@ -133,7 +133,7 @@ def direct_terms(
             base = base - contribution_of(contributions, unit)
     axes_all = [spectra[u].basis for u in fine] or [np.empty((0, d))]
     return DirectTerms(
-        base=torch.from_numpy(np.ascontiguousarray(base, np.float32)),
+        base=torch.from_numpy(np.array(base, np.float32)),
         amplitudes=torch.from_numpy(amplitudes),
         axes=torch.from_numpy(np.concatenate(axes_all).astype(np.float32)),
         whole=torch.from_numpy(whole),
