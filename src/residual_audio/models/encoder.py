@@ -84,6 +84,17 @@ class Encoder(Protocol):
         """
 
 
+def entrance(
+    embed: Callable[[Features], Tensor], features: Features | None, start: State | None
+) -> State:
+    """Where a pass begins: at a saved state, or before the first block."""
+    if start is not None:
+        return start
+    if features is None:
+        raise InputError("encode needs features, or a state to start from")
+    return State(0, embed(features))
+
+
 def check_edit(edit: Edit, sites: tuple[Site, ...]) -> None:
     """Refuse an edit at a place that does not exist, rather than ignore it."""
     known = set(sites)

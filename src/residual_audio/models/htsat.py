@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from residual_audio.errors import InputError, ModelError
 from residual_audio.models.block import Block, normalise, scaled_attention
 from residual_audio.models.direct_path import MergedTokens
-from residual_audio.models.encoder import Edit, Encoded, Features, State, Tap, check_edit
+from residual_audio.models.encoder import Edit, Encoded, Features, State, Tap, check_edit, entrance
 from residual_audio.models.frames import resize_frames
 from residual_audio.models.fusion import FusionPatches
 from residual_audio.models.linear import linear
@@ -278,14 +278,9 @@ class HTSAT(nn.Module):
         start: State | None = None,
     ) -> Encoded:
         edit = edit or {}
-        if edit:
-            check_edit(edit, self.sites)
-        if start is not None:
-            x, first = start.tokens, start.block
-        elif features is not None:
-            x, first = self.embed(features), 0
-        else:
-            raise InputError("encode needs features, or a state to start from")
+        check_edit(edit, self.sites)
+        state = entrance(self.embed, features, start)
+        x, first = state.tokens, state.block
         index = 0
         last_stage = len(self.stages) - 1
         for stage, blocks in enumerate(self.stages):

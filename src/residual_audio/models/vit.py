@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from residual_audio.errors import InputError
 from residual_audio.models.block import Block, normalise, scaled_attention
-from residual_audio.models.encoder import Edit, Encoded, Features, State, Tap, check_edit
+from residual_audio.models.encoder import Edit, Encoded, Features, State, Tap, check_edit, entrance
 from residual_audio.models.linear import linear
 from residual_audio.models.vit_tokens import Pool, PooledTokens, TokenLayout
 from residual_audio.types import Site
@@ -235,16 +235,11 @@ class ViT(nn.Module):
         start: State | None = None,
     ) -> Encoded:
         edit = edit or {}
-        if edit:
-            check_edit(edit, self.sites)
-        if start is not None:
-            x, first = start.tokens, start.block
-            self.layout.chunks(x.shape[1])  # a stream of another model is refused here
-        elif features is not None:
-            x, first = self.embed(features), 0
-        else:
-            raise InputError("encode needs features, or a state to start from")
-        for index in range(first, self.config.depth):
+        check_edit(edit, self.sites)
+        state = entrance(self.embed, features, start)
+        x = state.tokens
+        self.layout.chunks(x.shape[1])  # a stream of another model is refused here
+        for index in range(state.block, self.config.depth):
             block = cast(ViTBlock, self.blocks[index])
             x = block(x, self._sites[2 * index], self._sites[2 * index + 1], tap, edit)
         if tap is not None and "end" in tap.points:
