@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from residual_audio import provenance
 from residual_audio.errors import DatasetError, InputError
-from residual_audio.evaluation.embeddings import Advance, embed_clips, embed_texts, need_text
+from residual_audio.evaluation.embeddings import Embedding, embed_clips, embed_texts, need_text
 from residual_audio.evaluation.prompts import Prompts, embed_classes
 from residual_audio.metrics.geometry import unit_rows
 
@@ -93,16 +93,11 @@ def clouds_of_model(
     prompts: Prompts,
     *,
     split: str = "all",
-    long: str = "first",
-    batch_size: int = 8,
-    cache: bool = True,
-    advance: Advance | None = None,
+    **how: Unpack[Embedding],
 ) -> Clouds:
     """Text is, in this order, the captions of pairs, the captions of clips, or class prompts."""
     need_text(model)
-    embedded = embed_clips(
-        model, dataset, long=long, batch_size=batch_size, cache=cache, advance=advance
-    )
+    embedded = embed_clips(model, dataset, **how)
     row = {name: i for i, name in enumerate(embedded.ids)}
     by_id = {clip.id: clip for clip in dataset.clips}
     groups = [by_id[name].group or name for name in embedded.ids]
@@ -121,7 +116,7 @@ def clouds_of_model(
             if caption.strip()
         ]
     if said:
-        text = embed_texts(model, [caption for _, caption in said], cache=cache)
+        text = embed_texts(model, [caption for _, caption in said], cache=how.get("cache", True))
         pairs = np.array([[i, j] for j, (i, _) in enumerate(said)])
     elif len(dataset.classes) > 1:
         text = embed_classes(model, dataset.classes, prompts)
@@ -135,7 +130,10 @@ def clouds_of_model(
             f"{dataset.name} has neither captions nor classes: there is no text side"
         )
     record = provenance.collect(
-        model=model, dataset=dataset, long=long, prompts=None if said else prompts.templates
+        model=model,
+        dataset=dataset,
+        long=how.get("long", "first"),
+        prompts=None if said else prompts.templates,
     )
     return make_clouds(
         embedded.vectors, text, pairs=pairs, groups=groups, model=provenance.model_label(model),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from residual_audio import provenance
 from residual_audio.errors import DatasetError
-from residual_audio.evaluation.embeddings import Advance, embed_clips, embed_texts, need_text
+from residual_audio.evaluation.embeddings import Embedding, embed_clips, embed_texts, need_text
 from residual_audio.metrics import compa as metrics
 from residual_audio.metrics import uncertainty
 from residual_audio.types import Result, Score
@@ -56,12 +56,9 @@ def evaluate_compa(
     dataset: Any,
     *,
     split: str = "all",
-    long: str = "first",
-    batch_size: int = 8,
-    cache: bool = True,
     seed: int = 0,
     n_resamples: int = N_RESAMPLES,
-    advance: Advance | None = None,
+    **how: Unpack[Embedding],
 ) -> Result:
     """One model on one set of compositional pairs; items with an unreadable clip are left out."""
     need_text(model)
@@ -70,15 +67,15 @@ def evaluate_compa(
             f"{dataset.name} has no compositional pairs: use compa-order, compa-attribute, or "
             "synthetic with the option kind=order or kind=attribute"
         )
-    embedded = embed_clips(
-        model, dataset, long=long, batch_size=batch_size, cache=cache, advance=advance
-    )
+    embedded = embed_clips(model, dataset, **how)
     row = {name: i for i, name in enumerate(embedded.ids)}
     pairs = [p for p in dataset.pairs if all(c.id in row for c in p.clips[:2])]
     if not pairs:
         raise DatasetError(f"no item of {dataset.name} has two readable clips")
     captions = [caption for pair in pairs for caption in pair.captions]
-    vectors = dict(zip(captions, embed_texts(model, captions, cache=cache), strict=True))
+    vectors = dict(
+        zip(captions, embed_texts(model, captions, cache=how.get("cache", True)), strict=True)
+    )
 
     def gather(chosen: Sequence[Any], k: int) -> tuple[Array, Array]:
         text = np.array([[vectors[c] for c in pair.captions[:k]] for pair in chosen])
@@ -128,7 +125,7 @@ def evaluate_compa(
             model=model,
             dataset=dataset,
             seed=seed,
-            long=long,
+            long=how.get("long", "first"),
             rule="F: s00>s10 and s11>s01; G: s00>s01 and s11>s10; H: both; ties fail",
         ),
     )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,15 @@ class Embedded:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+
+class Embedding(TypedDict, total=False):
+    """How clips are embedded: what every evaluation passes on."""
+
+    long: str
+    batch_size: int
+    cache: bool
+    advance: Advance | None
 
 
 def cache_dir() -> Path:

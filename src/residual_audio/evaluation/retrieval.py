@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from residual_audio import provenance
 from residual_audio.errors import DatasetError, InputError
-from residual_audio.evaluation.embeddings import Advance, embed_clips, embed_texts, need_text
+from residual_audio.evaluation.embeddings import Embedding, embed_clips, embed_texts, need_text
 from residual_audio.metrics import retrieval as metrics
 from residual_audio.metrics import uncertainty
 from residual_audio.types import Clip, Result, Score
@@ -81,12 +81,9 @@ def evaluate_retrieval(
     dataset: Any,
     *,
     split: str = "all",
-    long: str = "first",
-    batch_size: int = 8,
-    cache: bool = True,
     seed: int = 0,
     n_resamples: int = N_RESAMPLES,
-    advance: Advance | None = None,
+    **how: Unpack[Embedding],
 ) -> Result:
     """Both directions of one model on one captioned data set."""
     need_text(model)
@@ -99,9 +96,7 @@ def evaluate_retrieval(
     part = dataset
     if len(captioned) < len(dataset.clips):
         part = replace(dataset, clips=tuple(captioned))
-    embedded = embed_clips(
-        model, part, long=long, batch_size=batch_size, cache=cache, advance=advance
-    )
+    embedded = embed_clips(model, part, **how)
     row = {name: i for i, name in enumerate(embedded.ids)}
     clips: list[Clip] = [clip for clip in captioned if clip.id in row]
     if len(clips) < 2:
@@ -114,7 +109,7 @@ def evaluate_retrieval(
     for i, caption in asked:
         described.setdefault(caption.lower(), set()).add(i)
     relevant = [sorted(described[caption.lower()]) for _, caption in asked]
-    text = embed_texts(model, [caption for _, caption in asked], cache=cache)
+    text = embed_texts(model, [caption for _, caption in asked], cache=how.get("cache", True))
     t2a, a2t = rank_both_ways(audio, text, relevant)
 
     groups = [clip.group or clip.id for clip in clips]
@@ -149,7 +144,7 @@ def evaluate_retrieval(
             model=model,
             dataset=dataset,
             seed=seed,
-            long=long,
+            long=how.get("long", "first"),
             intervals=f"95%, {n_resamples} bootstrap resamples of groups",
         ),
     )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from residual_audio import provenance
 from residual_audio.errors import DatasetError, StoreError
-from residual_audio.evaluation.embeddings import Advance, embed_clips
+from residual_audio.evaluation.embeddings import Embedding, embed_clips
 from residual_audio.evaluation.prompts import Prompts, embed_classes
 from residual_audio.metrics import classification as metrics
 from residual_audio.metrics import uncertainty
@@ -74,12 +74,9 @@ def evaluate_zero_shot(
     prompts: Prompts,
     *,
     split: str = "all",
-    long: str = "first",
-    batch_size: int = 8,
-    cache: bool = True,
     seed: int = 0,
     n_resamples: int = N_RESAMPLES,
-    advance: Advance | None = None,
+    **how: Unpack[Embedding],
 ) -> Result:
     """Zero-shot scores of one model on one labelled data set."""
     classes = list(dataset.classes)
@@ -88,9 +85,7 @@ def evaluate_zero_shot(
             f"{dataset.name} has {len(classes)} classes: zero-shot classification needs two or more"
         )
     text = embed_classes(model, classes, prompts)
-    embedded = embed_clips(
-        model, dataset, long=long, batch_size=batch_size, cache=cache, advance=advance
-    )
+    embedded = embed_clips(model, dataset, **how)
     by_id: dict[str, Clip] = {clip.id: clip for clip in dataset.clips}
     return _result(
         embedded.vectors,
@@ -114,7 +109,7 @@ def evaluate_zero_shot(
             dataset=dataset,
             seed=seed,
             prompts=prompts.templates,
-            long=long,
+            long=how.get("long", "first"),
             intervals=f"95%, {n_resamples} bootstrap resamples of groups",
         ),
     )
