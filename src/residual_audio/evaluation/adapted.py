@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 
 from residual_audio.data.splits import Folds
 from residual_audio.engine.cores import on_single_cores
@@ -160,7 +161,8 @@ def _fit_all(
         for job in jobs:
             fit(small[job])
 
-    on_single_cores(some, len(small))
+    with threadpool_limits(1, user_api="blas"):  # numpy would start threads in every thread
+        on_single_cores(some, len(small))
     for index in alone:
         fit(index)
     return [(rows[index], found[index]) for index in sorted(found)]

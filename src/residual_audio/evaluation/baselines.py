@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.linalg import cho_factor, cho_solve
 
-from residual_audio.evaluation.methods import DEFAULTS, FEW_SHOT_EPOCHS, Fitted
+from residual_audio.evaluation.methods import DEFAULTS, RATES, Fitted, fit_chosen
 from residual_audio.evaluation.problem import Problem, Split
 from residual_audio.metrics.classification import softmax, true_rank
 from residual_audio.metrics.spectra import fit_spectrum
-from residual_audio.reweight.fit import fit
+from residual_audio.reweight.fit import Embed
 from residual_audio.reweight.objectives import cross_entropy
 from residual_audio.types import FloatArray
 
@@ -100,20 +101,16 @@ def output_gains(problem: Problem, split: Split, seed: int) -> Fitted:
     joint = torch.from_numpy(problem.joint)
     along = (joint - mean) @ basis.T
 
-    def run(values: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-        return lambda rows: joint[rows] + (along[rows] * (values - 1)) @ basis
+    def start_again() -> tuple[torch.Tensor, Embed]:
+        values = torch.ones(len(basis), requires_grad=True)
+        return values, lambda rows: joint[rows] + (along[rows] * (values - 1)) @ basis
 
     loss = cross_entropy(problem.judge)
-    values = torch.ones(len(basis), requires_grad=True)
-    epochs = FEW_SHOT_EPOCHS
-    if len(split.held_out):
-        epochs = fit(run(values), [values], loss, split.fit, split.held_out, DEFAULTS).best_epoch
-        values = torch.ones(len(basis), requires_grad=True)
-    if epochs:
-        fit(run(values), [values], loss, split.train, None, DEFAULTS, epochs=epochs)
-    found = run(values.detach())(torch.as_tensor(split.test))
+    options = [replace(DEFAULTS, learning_rate=rate, seed=seed) for rate in RATES]
+    values, notes = fit_chosen(start_again, loss, split.fit, split.held_out, options)
+    found = joint[split.test] + (along[split.test] * (values - 1)) @ basis
     seconds = time.perf_counter() - start
-    return Fitted(problem.scores(found), len(basis), seconds, notes={"epochs": epochs})
+    return Fitted(problem.scores(found), len(basis), seconds, notes=notes)
 
 
 def ridge_to_texts(problem: Problem, split: Split, seed: int) -> Fitted:

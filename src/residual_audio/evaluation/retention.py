@@ -6,7 +6,7 @@ merely fit the clips they were found on gain nothing by it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import torch
 
 from residual_audio.ablation.passes import Passes
 from residual_audio.data.splits import Folds
+from residual_audio.engine.cores import on_single_cores
 from residual_audio.evaluation.problem import Problem
 from residual_audio.metrics import classification, uncertainty
 from residual_audio.metrics.spectra import fit_spectrum, kept_share
@@ -32,27 +33,33 @@ def retention_direct(
     seed: int = 0,
 ) -> list[dict[str, Any]]:
     """Of each head's contribution to the latent, only the first k components."""
-    rows = []
-    for stages in stage_sets:
-        units = unit_names(problem.sites, "head", stages)
-        hits = np.full((len(ks), len(problem)), np.nan)
-        shares = np.zeros(len(ks))
-        for fold in range(len(folds)):
+    hits = np.full((len(stage_sets), len(ks), len(problem)), np.nan)
+    shares = np.zeros((len(stage_sets), len(ks)))
+
+    def some_folds(jobs: Iterator[int]) -> None:
+        for fold in jobs:
             train, test = folds.train(fold), folds.test(fold)
-            spectra = problem.spectra(units, train, Components())
-            terms = direct_terms(problem.direct, spectra)
-            for i, k in enumerate(ks):
-                # directions beyond the kept axes of a unit are not touched, as in training
-                gains = retain(Ground(spectra, problem.sites), k)
-                with torch.no_grad():
-                    latent = terms.latent(terms.vector(gains), torch.as_tensor(test))
-                    scores = problem.scores(problem.from_latent(latent))
-                hits[i, test] = classification.true_rank(scores, problem.codes[test]) == 1
-                kept = [kept_share(s.eigenvalues, k) for s in spectra.values()]
-                shares[i] += float(np.mean(kept)) / len(folds)
-            problem.forget()
-        rows += _rows(problem, "direct", stages, ks, hits, shares, seed)
-    return rows
+            for i, stages in enumerate(stage_sets):
+                units = unit_names(problem.sites, "head", stages)
+                spectra = problem.spectra(units, train, Components())
+                terms = direct_terms(problem.direct, spectra).at(test)
+                for j, k in enumerate(ks):
+                    # directions beyond the kept axes of a unit are not touched, as in training
+                    gains = retain(Ground(spectra, problem.sites), k)
+                    with torch.no_grad():
+                        latent = terms.latent(terms.vector(gains))
+                        scores = problem.scores(problem.from_latent(latent))
+                    hits[i, j, test] = classification.true_rank(scores, problem.codes[test]) == 1
+                    kept = [kept_share(s.eigenvalues, k) for s in spectra.values()]
+                    shares[i, j] += float(np.mean(kept)) / len(folds)
+
+    on_single_cores(some_folds, len(folds))
+    problem.forget()
+    found = [
+        _rows(problem, "direct", stages, ks, hits[i], shares[i], seed)
+        for i, stages in enumerate(stage_sets)
+    ]
+    return [row for rows in found for row in rows]
 
 
 def retention_network(

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from scipy.linalg import cho_factor, cho_solve
 from torch import Tensor
 
 from residual_audio.reweight.direct import DirectTerms
@@ -27,30 +28,24 @@ def jacobian(from_latent: torch.nn.Module, latent: FloatArray) -> FloatArray:
 
 
 class LeastSquares:
-    """The system for one training set; solving for another α costs one factorisation less."""
+    """The system for one training set."""
 
     def __init__(
         self, terms: DirectTerms, rows: np.ndarray, to_classes: FloatArray, start: FloatArray
     ) -> None:
         """`to_classes` [D, class] linearises the class scores, now `start` [clip, class]."""
-        a = terms.amplitudes[rows].numpy().astype(np.float64)
-        v = terms.axes.numpy().astype(np.float64) @ to_classes  # component class
-        self._gram = (a.T @ a) * (v @ v.T)
-        self._values, self._vectors = np.linalg.eigh(self._gram)
-        self._a, self._v, self._start = a, v, start
+        self._a = terms.amplitudes[rows].numpy().astype(np.float64)
+        self._v = terms.axes.numpy().astype(np.float64) @ to_classes  # component class
+        self._gram = (self._a.T @ self._a) * (self._v @ self._v.T)
+        self._start = start
 
-    def solve(self, targets: FloatArray, alphas: Sequence[float]) -> list[Tensor]:
-        """λ for each α, which is relative to the mean diagonal of the system."""
-        right = (self._a * ((targets - self._start) @ self._v.T)).sum(0)
-        turned = self._vectors.T @ right
+    def solve(self, targets: Sequence[FloatArray], alpha: float) -> list[Tensor]:
+        """λ for each of the targets; α is relative to the mean diagonal of the system."""
         mean = float(np.trace(self._gram)) / len(self._gram)
-        values = np.clip(self._values, 0.0, None)
-        return [
-            torch.from_numpy(
-                (1.0 + self._vectors @ (turned / (values + alpha * mean))).astype(np.float32)
-            )
-            for alpha in alphas
-        ]
+        pulled = self._gram + alpha * mean * np.eye(len(self._gram))
+        right = [(self._a * ((t - self._start) @ self._v.T)).sum(0) for t in targets]
+        found = cho_solve(cho_factor(pulled, overwrite_a=True), np.stack(right, 1))
+        return [torch.from_numpy((1.0 + one).astype(np.float32)) for one in found.T]
 
 
 def centred_targets(codes: np.ndarray, n_classes: int, margin: float) -> FloatArray:

@@ -59,7 +59,7 @@ class DirectTerms:
             out = out + scale[n:] @ self.means
         return out
 
-    def at(self, rows: FloatArray) -> DirectTerms:
+    def at(self, rows: Any) -> DirectTerms:
         """The same for these clips only, in this order."""
         index = torch.as_tensor(rows)
         return replace(

@@ -28,7 +28,7 @@ class FitSettings:
 
     epochs: int = 30
     learning_rate: float = 0.1
-    batch_size: int | None = 64
+    batch_size: int | None = 128
     """None: all clips in one step."""
     l2: float = 0.0
     """Pull back to the start (1 for gains), decoupled from the gradient as in AdamW:
@@ -73,7 +73,8 @@ def fit(
     epochs = settings.epochs if epochs is None else epochs
     start = time.perf_counter()
     first = [p.detach().clone() for p in parameters]
-    optimiser = torch.optim.Adam(parameters, lr=settings.learning_rate)
+    fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
+    optimiser = torch.optim.Adam(parameters, lr=settings.learning_rate, fused=fused)
     generator = torch.Generator().manual_seed(settings.seed)
     rows = torch.as_tensor(np.asarray(train))
     held = None if held_out is None or not len(held_out) else torch.as_tensor(np.asarray(held_out))
@@ -81,20 +82,21 @@ def fit(
     best_epoch, best_loss = 0, _loss_on(embed, objective, held) if held is not None else np.inf
     train_losses, held_losses = [], [best_loss] if held is not None else []
     for epoch in range(1, epochs + 1):
-        summed = 0.0
+        summed = torch.zeros(())
         for batch in _batches(rows, settings.batch_size, generator):
-            loss = objective(embed(as_run(batch)), batch)
-            if not bool(torch.isfinite(loss)):
-                raise InputError(
-                    f"the loss is {loss.item()} in epoch {epoch}: lower the learning rate "
-                    f"(now {settings.learning_rate})"
-                )
-            summed += float(loss.detach()) * len(batch)
+            # shuffled rows are no run: nothing to find out
+            loss = objective(embed(as_run(batch) if len(batch) == len(rows) else batch), batch)
+            summed = summed + loss.detach().cpu() * len(batch)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
             _constrain(parameters, first, settings)
-        train_losses.append(summed / len(rows))
+        train_losses.append(float(summed) / len(rows))
+        if not np.isfinite(train_losses[-1]):
+            raise InputError(
+                f"the loss is {train_losses[-1]} in epoch {epoch}: lower the learning rate "
+                f"(now {settings.learning_rate})"
+            )
         if held is None:
             best_epoch = epoch
             continue
