@@ -258,6 +258,7 @@ def retention(
 def transfer(
     gains: Annotated[Path, typer.Argument(help="Gains written by `reweight fit`.")],
     runs: Annotated[list[Path], typer.Argument(help="Runs of the same model on other data sets.")],
+    fold: Folds = None,
     root: options.Root = None,
     model: AsModel = None,
     data_option: options.DataOption = None,
@@ -265,6 +266,7 @@ def transfer(
     json: options.Json = False,
 ) -> None:
     """What gains bring, or cost, on data they were not fitted on."""
+    from residual_audio.evaluation.adapted_run import rows_of
     from residual_audio.evaluation.problem import problem_of
     from residual_audio.evaluation.transfer import transfer as apply
     from residual_audio.reweight.files import load_gains
@@ -274,11 +276,12 @@ def transfer(
     rows = []
     for run in runs:
         store = open_store(run)
+        clips = rows_of(store, fold)
         passes = None
         if loaded.path == "network":
             given = options.parse_data_options(data_option)
-            passes = load_passes_of(store, None, model, root, given, device, json)
-        rows.append(apply(problem_of(store), loaded, passes))
+            passes = load_passes_of(store, clips, model, root, given, device, json)
+        rows.append(apply(problem_of(store, clips), loaded, passes))
     if json:
         print_json(rows)
         return
