@@ -78,7 +78,7 @@ def block_ablation(tables: Tables) -> Figure:
     bars.axhline(0, color="black", linewidth=0.4)
     bars.set_xlabel("block")
     what = "accuracy" if measure == "d_correct" else "margin"
-    bars.set_ylabel(f"{what} lost without attention ({method})")
+    bars.set_ylabel(f"{what} lost ({method})")
     heads, head_method = _best(tables, "head")
     lost = -heads["d_margin"].astype(float)
     try:
