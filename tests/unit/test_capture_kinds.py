@@ -80,6 +80,29 @@ def test_heads_are_token_means(encoder, captured, whole) -> None:
             close(captured[f"heads/{site}"], whole[site, "raw"].mean(1))
 
 
+def test_parts_on_several_cores_give_the_rows_of_one_run(encoder, features, captured) -> None:
+    plan = SamplePlan(5, CaptureSettings.of("all", n_token_clips=2, n_maps=3))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    parts = Recorder(encoder, plan).run_in_parts(features, lambda encoded: encoded.latent[:, :3])
+    torch.set_num_threads(before)
+    assert [n for n, _ in parts] == [2, 2, 1]
+    for name, want in captured.items():
+        if len(want.shape) and len(want) == 5 and not name.endswith("_at"):
+            found = np.concatenate([arrays[name] for _, arrays in parts])
+            np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-5, err_msg=name)
+    site = next(s for s in encoder.sites if s.kind == "attention")
+    moments = [
+        Moments(
+            int(a[f"moments/{site}/n"]), a[f"moments/{site}/mean"], a[f"moments/{site}/scatter"]
+        )
+        for _, a in parts
+    ]
+    np.testing.assert_allclose(
+        merge_all(moments).mean, captured[f"{at}/mean"], rtol=1e-4, atol=1e-5
+    )
+
+
 def test_projected_heads_sum_to_the_attention_output(encoder, captured) -> None:
     for site in encoder.sites:
         if site.kind == "attention":

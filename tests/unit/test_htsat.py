@@ -236,3 +236,26 @@ def test_too_many_frames_are_refused(encoder: HTSAT) -> None:
 def test_state_carries_the_block_it_enters(encoder: HTSAT, features: Tensor) -> None:
     state = State(2, torch.zeros(1, 256, 32))
     assert encoder.encode(None, start=state).latent.shape == (1, 128)
+
+
+def test_an_encoder_made_in_inference_mode_runs() -> None:
+    with torch.inference_mode():
+        encoder = HTSAT(
+            HTSATConfig(embed_dim=8, depths=(2, 1), n_heads=(2, 2), window=4, spec_size=64)
+        )
+        found = encoder.eval().encode(torch.zeros(1, 64, 64)).latent
+    assert found.isfinite().all()
+
+
+def test_a_learned_bias_has_the_gradient_of_fused_attention() -> None:
+    from residual_audio.models.block import scaled_attention
+
+    source = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 2, 3, 5, 4, generator=source)
+    bias = torch.randn(1, 3, 5, 5, generator=source, requires_grad=True)
+    ours, _ = scaled_attention(q, k, v, bias, maps=False)
+    (mine,) = torch.autograd.grad(ours.square().sum(), bias)
+    theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+    (want,) = torch.autograd.grad(theirs.square().sum(), bias)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(mine, want)

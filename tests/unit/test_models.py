@@ -11,7 +11,7 @@ import pytest
 import soundfile
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import ClapConfig, ClapFeatureExtractor, ClapModel
+from transformers import ClapFeatureExtractor, ClapModel
 
 from residual_audio.errors import AudioError, InputError, ModelError
 from residual_audio.models import hf, native
@@ -21,42 +21,12 @@ from residual_audio.models.embed_files import embed_files
 from residual_audio.models.registry import load_model
 from residual_audio.models.weights import read_pickle
 from residual_audio.models.writers import write_model
-
-
-def small_clap(fusion: bool = False) -> ClapModel:
-    torch.manual_seed(0)
-    config = ClapConfig(
-        projection_dim=24,
-        text_config={
-            "hidden_size": 16,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "intermediate_size": 32,
-            "vocab_size": 100,
-            "projection_dim": 24,
-        },
-        audio_config={
-            "patch_embeds_hidden_size": 8,
-            "hidden_size": 64,
-            "projection_dim": 24,
-            "enable_fusion": fusion,
-            "fusion_type": "aff_2d" if fusion else None,
-        },
-    )
-    model = ClapModel(config).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, 0.0 if parameter.ndim > 1 else 0.5, 0.1)
-    return model
+from small_clap import save_small_clap, small_clap
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("clap")
-    small_clap().save_pretrained(path)
-    ClapFeatureExtractor(
-        truncation="rand_trunc", padding="repeatpad", frequency_min=50, frequency_max=14000
-    ).save_pretrained(path)
-    return path
+    return save_small_clap(tmp_path_factory.mktemp("clap"))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import ClapConfig, ClapFeatureExtractor, ClapModel
+from transformers import ClapFeatureExtractor, ClapModel
 
 from residual_audio.errors import InputError, ModelError
 from residual_audio.metrics.spectra import fit_spectrum
@@ -17,32 +17,12 @@ from residual_audio.models.registry import load_model
 from residual_audio.reweight.export import export_folded
 from residual_audio.reweight.network import NetworkGains
 from residual_audio.types import Gains
+from small_clap import save_small_clap
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(0)
-    config = ClapConfig(
-        projection_dim=24,
-        text_config={
-            "hidden_size": 16,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "intermediate_size": 32,
-            "vocab_size": 100,
-            "projection_dim": 24,
-        },
-        audio_config={"patch_embeds_hidden_size": 8, "hidden_size": 64, "projection_dim": 24},
-    )
-    model = ClapModel(config).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, 0.0 if parameter.ndim > 1 else 0.5, 0.1)
-    path = tmp_path_factory.mktemp("clap")
-    model.save_pretrained(path)
-    ClapFeatureExtractor(
-        truncation="rand_trunc", padding="repeatpad", frequency_min=50, frequency_max=14000
-    ).save_pretrained(path)
-    return path
+    return save_small_clap(tmp_path_factory.mktemp("clap"))
 
 
 @pytest.fixture

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from torch import Tensor
 
 from residual_audio.types import Site
 
 
-class Kind:
+class Kind(ABC):
     """Fills `found` while the encoder runs; one row a clip, unless the name says otherwise."""
 
     points: frozenset[str] = frozenset()
@@ -21,8 +23,9 @@ class Kind:
         self.clips = clips
         self.found = {}
 
+    @abstractmethod
     def __call__(self, point: str, where: Site | int, value: Tensor) -> None:
-        raise NotImplementedError
+        """A value at one of the points."""
 
     def finish(self) -> dict[str, Tensor]:
         """What the batch gave, and nothing of it kept."""
