@@ -91,13 +91,8 @@ def test_parts_on_several_cores_give_the_rows_of_one_run(encoder, features, capt
         if len(want.shape) and len(want) == 5 and not name.endswith("_at"):
             found = np.concatenate([arrays[name] for _, arrays in parts])
             np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-5, err_msg=name)
-    site = next(s for s in encoder.sites if s.kind == "attention")
-    moments = [
-        Moments(
-            int(a[f"moments/{site}/n"]), a[f"moments/{site}/mean"], a[f"moments/{site}/scatter"]
-        )
-        for _, a in parts
-    ]
+    at = f"moments/{encoder.sites[0]}"
+    moments = [Moments(int(a[f"{at}/n"]), a[f"{at}/mean"], a[f"{at}/scatter"]) for _, a in parts]
     np.testing.assert_allclose(
         merge_all(moments).mean, captured[f"{at}/mean"], rtol=1e-4, atol=1e-5
     )
