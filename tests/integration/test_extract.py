@@ -414,7 +414,13 @@ def test_ctrl_c_stops_cleanly_and_keeps_what_is_finished(tmp_path, model_folder)
     command = [sys.executable, "-c", program, "extract", "--model", str(model_folder)]
     command += ["--dataset", "synthetic", "--data-option", "n_clips=3000", "--shard-size", "8"]
     command += ["--data-option", "duration_s=1", "--out", str(out), "--device", "cpu"]
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a shell's background jobs, and what they start, ignore SIGINT
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 60
     while not list(out.glob("store/shard-00001*")) and time.monotonic() < deadline:
         time.sleep(0.05)

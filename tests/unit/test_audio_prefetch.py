@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -119,3 +120,25 @@ def test_no_items_and_nonsense():
         prefetch([1], lambda i: i, n_threads=-1)
     with pytest.raises(InputError):
         prefetch([1], lambda i: i, depth=0)
+
+
+def test_a_program_that_ends_lets_its_threads_finish_what_they_are_on():
+    """Ended inside a C++ library, they would abort the process."""
+    program = """
+import threading, time
+from residual_audio.audio.prefetch import prefetch
+
+begun = threading.Event()
+
+def work(i):
+    begun.set()
+    time.sleep(0.3)
+    print(f"finished {i}", flush=True)
+
+stream = prefetch(range(100), work, n_threads=1, depth=50)
+threading.Thread(target=next, args=(stream,), daemon=True).start()
+begun.wait()
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout == "finished 0\n"  # what had not begun is dropped

@@ -7,6 +7,7 @@ import threading
 import pytest
 import torch
 
+from residual_audio.engine import cores
 from residual_audio.engine.cores import map_clips, on_single_cores
 
 
@@ -56,3 +57,25 @@ def test_a_failing_part_is_heard_of(two_threads) -> None:
 
     with pytest.raises(ValueError, match="job 2"):
         on_single_cores(work, 4)
+
+
+def test_ctrl_c_while_threads_begin_leaves_none_waiting(monkeypatch, two_threads) -> None:
+    class Interrupted(threading.Barrier):
+        def wait(self, timeout: float | None = None) -> int:
+            if threading.current_thread() is threading.main_thread():
+                raise KeyboardInterrupt
+            return super().wait(timeout)
+
+    before = set(threading.enumerate())
+    monkeypatch.setattr(cores, "_pool", None)
+    with monkeypatch.context() as patched:
+        patched.setattr(cores.threading, "Barrier", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            on_single_cores(list, 2)
+    assert torch.get_num_threads() == 2
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+        assert not thread.is_alive()
+    done: list[int] = []
+    on_single_cores(done.extend, 4)
+    assert sorted(done) == [0, 1, 2, 3]

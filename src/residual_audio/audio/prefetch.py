@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import queue
 import threading
+import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
@@ -13,6 +16,13 @@ from residual_audio.errors import InputError
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
+
+SECONDS_TO_END = 10.0
+
+_queues: weakref.WeakKeyDictionary[threading.Thread, queue.SimpleQueue[None]] = (
+    weakref.WeakKeyDictionary()
+)
+_leaving = threading.Event()
 
 
 class Fetched(NamedTuple, Generic[Item, Value]):
@@ -33,7 +43,8 @@ def prefetch(
 
     An item whose work fails is delivered with its error, and the stream goes on. Closing the
     iterator (leaving the loop, Ctrl-C) drops what has not begun; threads end with the item they
-    are on and never keep the program alive. With `n_threads=0` everything runs in the caller.
+    are on, and the program waits at most ten seconds for that. With `n_threads=0` everything runs
+    in the caller.
     """
     if n_threads < 0 or depth < 1:
         raise InputError(
@@ -57,7 +68,7 @@ def _ahead(
     tasks: queue.SimpleQueue[tuple[Item, Future[Fetched[Item, Value]]] | None] = queue.SimpleQueue()
 
     def serve() -> None:
-        while (task := tasks.get()) is not None:
+        while (task := tasks.get()) is not None and not _leaving.is_set():
             item, promise = task
             if not promise.set_running_or_notify_cancel():
                 continue
@@ -71,6 +82,7 @@ def _ahead(
         threading.Thread(target=serve, name=f"prefetch-{i}", daemon=True) for i in range(n_threads)
     ]
     for thread in threads:
+        _queues[thread] = tasks  # type: ignore[assignment]
         thread.start()
     waiting: deque[Future[Fetched[Item, Value]]] = deque()
     source = iter(items)
@@ -94,3 +106,14 @@ def _ahead(
             promise.cancel()
         for _ in threads:
             tasks.put(None)
+
+
+@atexit.register
+def _let_threads_end() -> None:
+    """Python ends a daemon wherever it is, and inside a C++ library that aborts the process."""
+    _leaving.set()
+    deadline = time.monotonic() + SECONDS_TO_END
+    for tasks in list(_queues.values()):
+        tasks.put(None)
+    for thread in list(_queues):
+        thread.join(max(0.0, deadline - time.monotonic()))

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 import torch
@@ -68,20 +69,27 @@ def _single_core_threads(n: int) -> ThreadPoolExecutor:
         if _pool is None or _pool_size != n:
             if _pool is not None:
                 _pool.shutdown(wait=False)
+            _pool = None
             ready = threading.Barrier(n + 1)
 
             def begin() -> None:
                 torch.get_num_threads()  # the first call in a thread takes over the default
                 torch.set_num_threads(1)
-                ready.wait()
+                with suppress(threading.BrokenBarrierError):
+                    ready.wait()
 
-            _pool = ThreadPoolExecutor(n, thread_name_prefix="single-core", initializer=begin)
-            _pool_size = n
-            for _ in range(n):
-                _pool.submit(lambda: None)
-            ready.wait()
-            # The number is kept for each thread, except the default for threads yet to come.
-            torch.set_num_threads(n)
+            pool = ThreadPoolExecutor(n, thread_name_prefix="single-core", initializer=begin)
+            try:
+                for _ in range(n):
+                    pool.submit(lambda: None)
+                ready.wait()
+            except BaseException:  # Ctrl-C: threads left waiting would keep the program alive
+                ready.abort()
+                raise
+            finally:
+                # The number is kept for each thread, except the default for threads yet to come.
+                torch.set_num_threads(n)
+            _pool, _pool_size = pool, n
         return _pool
 
 
