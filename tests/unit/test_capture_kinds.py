@@ -84,9 +84,11 @@ def test_parts_on_several_cores_give_the_rows_of_one_run(encoder, features, capt
     plan = SamplePlan(5, CaptureSettings.of("all", n_token_clips=2, n_maps=3))
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    parts = Recorder(encoder, plan).run_in_parts(features, lambda encoded: encoded.latent[:, :3])
+    recorder = Recorder(encoder, plan)
+    batches = [(features, range(5))]
+    parts = list(recorder.stream(batches, lambda x: x, lambda encoded: encoded.latent[:, :3]))
     torch.set_num_threads(before)
-    assert [n for n, _ in parts] == [2, 2, 1]
+    assert [list(clips) for clips, _ in parts] == [[0, 1], [2, 3], [4]]
     for name, want in captured.items():
         if len(want.shape) and len(want) == 5 and not name.endswith("_at"):
             found = np.concatenate([arrays[name] for _, arrays in parts])

@@ -184,38 +184,39 @@ class LogMel(nn.Module):
 
     def _log_mel(self, room: Tensor, bank: _Bank, out: Tensor) -> None:
         frames = room.unfold(1, self.window.shape[0], self.spec.hop_length)  # clip frame sample
-        power = torch.empty_like(out)
-        n_frames = out.shape[1]
+        frames = frames[:, : out.shape[1]]
         if room.device.type == "cpu":
-            self._mel_power_cpu(room[0], frames[0, :n_frames], bank, power[0])
+            self._mel_power_cpu(room[0], frames[0], bank, out[0])
         else:
             # Accelerators do it all in float64, which costs them little; Apple's have none.
             wide = room.device.type != "mps"
             window = self.window64.to(room.device) if wide else self.window
-            shaped = self._shape(frames[:, :n_frames].to(window.dtype), window)
-            _mel_power(shaped, self.spec.n_fft, bank, power)
-        out.copy_(self._log(power))
+            _mel_power(self._shape(frames.to(window.dtype), window), self.spec.n_fft, bank, out)
+        self._log(out)
 
-    def _mel_power_cpu(self, wave: Tensor, frames: Tensor, bank: _Bank, power: Tensor) -> None:
+    def _mel_power_cpu(self, wave: Tensor, frames: Tensor, bank: _Bank, out: Tensor) -> None:
         """One clip: in float32, then frames with mels too quiet for it again (see `_QUIET`)."""
         spec = self.spec
-        blocks = zip(frames.split(_FRAMES_AT_ONCE), power.split(_FRAMES_AT_ONCE), strict=True)
-        for some, out in blocks:
-            _mel_power(self._shape(some, self.window), spec.n_fft, bank, out)
+        blocks = zip(frames.split(_FRAMES_AT_ONCE), out.split(_FRAMES_AT_ONCE), strict=True)
+        for some, power in blocks:
+            _mel_power(self._shape(some, self.window), spec.n_fft, bank, power)
         low, high = torch.aminmax(wave)
         loudest = max(-float(low), float(high))
         # A bound on any frame's energy costs little and clears most clips at once.
         bound = (loudest * (1 + spec.preemphasis) * (1 + spec.remove_dc)) ** 2 * len(self.window)
-        quietest = (power.clamp_min(spec.log_eps) * bank.sharpness).amin(-1)  # frame
-        for rows in (quietest < _QUIET * bound).nonzero().flatten().split(_FRAMES_AT_ONCE):
+        quietest = (out.clamp_min(spec.log_eps) * bank.sharpness).amin(-1)  # frame
+        perhaps = quietest < _QUIET * bound
+        if not bool(perhaps.any()):
+            return
+        for rows in perhaps.nonzero().flatten().split(_FRAMES_AT_ONCE):
             some = frames.index_select(0, rows)
             energy = self._shape(some, self.window).square().sum(-1)
             quiet = quietest[rows] < _QUIET * energy
             if bool(quiet.any()):
                 again = self._shape(some[quiet].double(), self.window64)
-                exact = power.new_empty(len(again), spec.n_mels)
+                exact = out.new_empty(len(again), spec.n_mels)
                 _mel_power(again, spec.n_fft, bank, exact)
-                power.index_copy_(0, rows[quiet], exact)
+                out.index_copy_(0, rows[quiet], exact)
 
     def _prepare(self, waves: Tensor, room: Tensor | None) -> Tensor:
         """The waves with mirrored ends, in `room` when it fits; too short ones get silence."""
@@ -244,18 +245,21 @@ class LogMel(nn.Module):
             frames = frames - spec.preemphasis * before
         return frames * window
 
-    def _log(self, power: Tensor) -> Tensor:
+    def _log(self, power: Tensor) -> None:
+        """In place."""
         spec = self.spec
         if spec.log == "ln-add":
-            return (power + spec.log_eps).log()
-        floored = power.clamp_min(spec.log_eps)
+            power.add_(spec.log_eps).log_()
+            return
+        power.clamp_min_(spec.log_eps)
         if spec.log == "ln":
-            return floored.log()
-        if spec.log == "db":
-            return floored.log10() * 10.0
-        x = floored.log10()
-        loudest = x.amax(dim=(1, 2), keepdim=True)
-        return (torch.maximum(x, loudest - 8.0) + 4.0) / 4.0
+            power.log_()
+        elif spec.log == "db":
+            power.log10_().mul_(10.0)
+        else:
+            power.log10_()
+            loudest = power.amax(dim=(1, 2), keepdim=True)
+            power.copy_((torch.maximum(power, loudest - 8.0) + 4.0) / 4.0)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from residual_audio.models.hf import load as load_hf
 from residual_audio.models.htsat import HTSATConfig
 
 
-def bench_encode(n_clips: int = 16, batch_size: int = 8, repeats: int = 5) -> dict[str, Any]:
+def bench_encode(n_clips: int = 32, batch_size: int = 8, repeats: int = 5) -> dict[str, Any]:
     """Seconds a clip, ours and theirs, alternating, best of `repeats`."""
     from transformers import ClapFeatureExtractor, ClapModel
     from transformers.utils import logging
@@ -87,24 +87,23 @@ def _measure(
             for wave in waves
         ]
 
+    owners = [range(len(group)) for group in groups]
     our_features, their_features = our_front_end(), their_front_end()
     recorder = Recorder(ours.encoder, SamplePlan(len(files), CaptureSettings.of("heads,embedding")))
 
     def our_forward() -> Tensor:
-        found = [
-            torch.from_numpy(arrays["embedding/joint"])
-            for features in our_features
-            for _, arrays in recorder.run_in_parts(features, ours.joint)
-        ]
-        return torch.nn.functional.normalize(torch.cat(found), dim=-1)
+        batches = zip(our_features, owners, strict=True)
+        found = recorder.stream(batches, lambda features: features, ours.joint)
+        joint = [torch.from_numpy(arrays["embedding/joint"]) for _, arrays in found]
+        return torch.nn.functional.normalize(torch.cat(joint), dim=-1)
 
     def their_forward() -> Tensor:
         found = [theirs.get_audio_features(input_features=x) for x in their_features]
         return torch.cat([getattr(x, "pooler_output", x) for x in found])
 
     def our_pipeline() -> None:
-        for waves, _ in ours.batches(files, batch):
-            recorder.run_in_parts(ours.front_end(waves), ours.joint)
+        for _ in recorder.stream(ours.batches(files, batch), ours.front_end, ours.joint):
+            pass
 
     def their_pipeline() -> None:
         import soundfile

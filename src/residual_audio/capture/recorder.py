@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from residual_audio.capture.moments import TokenMoments
 from residual_audio.capture.pooled import Blocks, Heads, Stages
 from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.capture.tokens import Tokens
-from residual_audio.engine.cores import map_clips
+from residual_audio.engine.cores import stream_clips
 from residual_audio.models.encoder import Encoded, Encoder, Features
 from residual_audio.types import Site
 
@@ -75,26 +75,20 @@ class Recorder:
             found |= kind.finish()
         return {name: value.contiguous().cpu().numpy() for name, value in found.items()}
 
-    def run_in_parts(
+    def stream(
         self,
-        features: Features,
+        batches: Iterable[tuple[Tensor, Sequence[int]]],
+        front_end: Callable[[Tensor], Features],
         joint: Callable[[Encoded], Tensor] | None = None,
-        clips: list[int] | None = None,
-    ) -> list[tuple[int, Arrays]]:
-        """As `run`, a few clips at a time, so that each core of a CPU has its own: the number of
-        clips and the arrays of each part, in order."""
-        first = features[0] if isinstance(features, tuple) else features
-        places = list(range(len(first))) if clips is None else clips
+    ) -> Generator[tuple[Sequence[int], Arrays], None, None]:
+        """As `run`, for batches of waves and the places of their clips: places and arrays of a few
+        clips at a time, in order. Each core of a CPU takes its own clips all the way."""
 
-        def some(rows: Tensor) -> tuple[int, Arrays]:
-            at = slice(int(rows[0]), int(rows[-1]) + 1)
-            part = (
-                (features[0][at], features[1][at]) if isinstance(features, tuple) else features[at]
-            )
-            return len(rows), self._twin().run(part, joint, places[at])
+        def some(waves: Tensor, places: Sequence[int]) -> tuple[Sequence[int], Arrays]:
+            return places, self._twin().run(front_end(waves), joint, list(places))
 
         with torch.inference_mode():
-            return map_clips(some, torch.arange(len(first), device=first.device))
+            return stream_clips(some, batches)
 
     def _twin(self) -> Recorder:
         """Shares what was worked out once, not what a run fills."""

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+Owner = TypeVar("Owner")
 Result = TypeVar("Result")
 CLIPS_A_JOB = 2
 
@@ -43,24 +45,57 @@ def on_single_cores(work: Callable[[Iterator[int]], None], n_jobs: int) -> None:
         done.result()
 
 
-def map_clips(work: Callable[[Tensor], Result], batch: Tensor) -> list[Result]:
-    """`work` on a batch of clips: on a CPU two of them at a time, each pair on one core.
+def stream_clips(
+    work: Callable[[Tensor, Sequence[Owner]], Result],
+    batches: Iterable[tuple[Tensor, Sequence[Owner]]],
+) -> Generator[Result, None, None]:
+    """`work` on batches of clips and what each clip belongs to, results in order.
 
-    For an encoder that is about a tenth faster than all cores on every product, and memory is that
-    of a few clips. Fewer clips than cores, gradients or another device: all in one call.
+    On a CPU it gets two clips at a time, each pair on one core. For an encoder that is about a
+    tenth faster than all cores on every product, memory is that of a few clips, and no core waits
+    at the end of a batch for another. How a batch is cut does not depend on other batches.
+    Fewer clips than cores, gradients or another device: a batch in one call.
     """
-    n_cores = torch.get_num_threads() if batch.device.type == "cpu" else 1
-    if n_cores == 1 or len(batch) < n_cores or torch.is_grad_enabled():
-        return [work(batch)]
-    parts = batch.split(min(CLIPS_A_JOB, len(batch) // n_cores))
-    done: dict[int, Result] = {}
+    grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
-    def some(jobs: Iterator[int]) -> None:
-        for job in jobs:
-            done[job] = work(parts[job])
+    def as_here(clips: Tensor, owners: Sequence[Owner]) -> Result:
+        with torch.inference_mode(inference), torch.set_grad_enabled(grad):
+            return work(clips, owners)
 
-    on_single_cores(some, len(parts))
-    return [done[job] for job in range(len(parts))]
+    return _stream(as_here, batches, 1 if grad else torch.get_num_threads())
+
+
+def _stream(
+    work: Callable[[Tensor, Sequence[Owner]], Result],
+    batches: Iterable[tuple[Tensor, Sequence[Owner]]],
+    n_cores: int,
+) -> Generator[Result, None, None]:
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for batch, owners in batches:
+            if n_cores == 1 or len(batch) < n_cores or batch.device.type != "cpu":
+                while waiting:
+                    yield waiting.popleft().result()
+                yield work(batch, owners)
+                continue
+            pool = _single_core_threads(n_cores)
+            size = min(CLIPS_A_JOB, len(batch) // n_cores)
+            for start in range(0, len(batch), size):
+                part = slice(start, start + size)
+                waiting.append(pool.submit(work, batch[part], owners[part]))
+                while len(waiting) > 2 * n_cores:
+                    yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for left in waiting:
+            left.cancel()
+
+
+def map_clips(work: Callable[[Tensor], Result], batch: Tensor) -> list[Result]:
+    """As `stream_clips`, of one batch."""
+    whole = [(batch, range(len(batch)))]
+    return list(stream_clips(lambda clips, _: work(clips), whole))
 
 
 def _single_core_threads(n: int) -> ThreadPoolExecutor:

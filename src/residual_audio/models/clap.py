@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,7 @@ from residual_audio.audio.decode import load_audio
 from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.audio.prefetch import prefetch
 from residual_audio.audio.windows import LongPolicy, fit_windows
-from residual_audio.engine.cores import map_clips
+from residual_audio.engine.cores import stream_clips
 from residual_audio.errors import AudioError, InputError, ModelError
 from residual_audio.models.encoder import Edit, Encoded, Encoder, Features, State, Tap
 from residual_audio.models.joint import JointHead
@@ -123,15 +123,16 @@ class AudioTextModel(nn.Module):
         vectors: list[Tensor] = []
         owners: list[int] = []
 
-        def embed(batch: Tensor) -> Tensor:
-            encoded = self.encode(self.front_end(batch))
-            return nn.functional.normalize(self.joint(encoded).float(), dim=-1).cpu()
+        def embed(waves: Tensor, owner: Sequence[int]) -> tuple[Tensor, Sequence[int]]:
+            joint = self.joint(self.encode(self.front_end(waves)))
+            return nn.functional.normalize(joint.float(), dim=-1).cpu(), owner
 
-        for batch, owner in self.batches(items, batch_size, long, n_threads):
-            vectors += map_clips(embed, batch.to(self.device))
-            owners += owner
-            if progress is not None:
-                progress(owners[-1] + 1)
+        with closing(self.batches(items, batch_size, long, n_threads)) as batches:
+            for some, owner in stream_clips(embed, batches):
+                vectors.append(some)
+                owners += owner
+                if progress is not None:
+                    progress(owners[-1] + 1)
         if not vectors:
             return np.zeros((0, self.joint_dim), np.float32)
         summed = torch.zeros(len(items), vectors[0].shape[1])
@@ -150,10 +151,13 @@ class AudioTextModel(nn.Module):
         batch_size: int = 8,
         long: LongPolicy = "first",
         n_threads: int = 2,
-    ) -> Iterator[tuple[Tensor, list[int]]]:
+    ) -> Generator[tuple[Tensor, list[int]], None, None]:
         """Windows of equal length in batches, with the clip that each belongs to."""
         waiting: list[npt.NDArray[Any]] = []
         owner: list[int] = []
+
+        def batch() -> Tensor:
+            return torch.from_numpy(np.stack(waiting)).to(self.device)
 
         def read(item: AudioInput) -> Embedding:
             if isinstance(item, (str, Path)):
@@ -172,15 +176,15 @@ class AudioTextModel(nn.Module):
                 assert windows is not None
                 for window in windows:
                     if waiting and len(waiting[0]) != len(window):
-                        yield torch.from_numpy(np.stack(waiting)), owner
+                        yield batch(), owner
                         waiting, owner = [], []
                     waiting.append(window)
                     owner.append(i)
                     if len(waiting) == batch_size:
-                        yield torch.from_numpy(np.stack(waiting)), owner
+                        yield batch(), owner
                         waiting, owner = [], []
         if waiting:
-            yield torch.from_numpy(np.stack(waiting)), owner
+            yield batch(), owner
 
     @torch.inference_mode()
     def embed_text(self, texts: Sequence[str], *, batch_size: int = 64) -> Embedding:

@@ -264,10 +264,17 @@ class HTSAT(nn.Module):
             mels, longer = features
             images = self.image(mels.flatten(0, 1)).unflatten(0, mels.shape[:2])
             x = self.fusion(self.patch, images[:, :, 0], longer)
+            x = x.flatten(2).transpose(1, 2).index_select(1, self.order)
         else:
-            x = self.patch(self.image(features))
-        x = x.flatten(2).transpose(1, 2).index_select(1, self.order)
+            x = self._patches(self.image(features))
         return self.patch_norm(x)
+
+    def _patches(self, image: Tensor) -> Tensor:
+        """The patch convolution as a product: put in order before it, there is less to move."""
+        side, patch = self.config.grid(0), self.config.patch
+        x = image.view(-1, side, patch, side, patch).transpose(2, 3)  # clip row column y x
+        x = x.reshape(len(image), side * side, patch * patch).index_select(1, self.order)
+        return nn.functional.linear(x, self.patch.weight.flatten(1), self.patch.bias)
 
     def encode(
         self,

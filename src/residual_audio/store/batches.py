@@ -1,4 +1,4 @@
-"""Clips → features, in batches, ahead of the encoder; a clip that cannot be read says why."""
+"""Clips → windows, in batches, ahead of the encoder; a clip that cannot be read says why."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from residual_audio.types import Clip
 
 @dataclass(frozen=True)
 class Batch:
-    """Features of some clips, and the clips that have none."""
+    """Windows of some clips, and the clips that have none."""
 
-    groups: list[tuple[list[int], Features]]
-    """Places of neighbouring clips of one length, and their features; mostly a single group."""
+    groups: list[tuple[list[int], np.ndarray]]
+    """Places of neighbouring clips of one length, and their windows [clip, sample]; mostly a
+    single group."""
     skipped: dict[int, str]
     """Place → reason."""
 
 
-@torch.inference_mode()
 def read_batch(
     model: AudioTextModel, dataset: Dataset, places: range, long: LongPolicy = "first"
 ) -> Batch:
-    """Decode (or make), fit to the model's window, front-end."""
+    """Decode (or make) and fit to the model's window."""
     runs: list[tuple[list[int], list[np.ndarray]]] = []
     skipped: dict[int, str] = {}
     for place in places:
@@ -49,7 +49,7 @@ def read_batch(
             runs.append(([], []))
         runs[-1][0].append(place)
         runs[-1][1].append(window)
-    return Batch([(group, _features(model, np.stack(waves))) for group, waves in runs], skipped)
+    return Batch([(group, np.stack(waves)) for group, waves in runs], skipped)
 
 
 def first_features(model: AudioTextModel, dataset: Dataset, long: LongPolicy) -> Features:
@@ -58,7 +58,7 @@ def first_features(model: AudioTextModel, dataset: Dataset, long: LongPolicy) ->
     for place in range(len(dataset.clips)):
         batch = read_batch(model, dataset, range(place, place + 1), long)
         if batch.groups:
-            return batch.groups[0][1]
+            return features(model, torch.from_numpy(batch.groups[0][1]).to(model.device))
         why = why or batch.skipped[place]
     raise none_readable(dataset, why)
 
@@ -70,9 +70,11 @@ def none_readable(dataset: Dataset, why: str) -> StoreError:
     )
 
 
-def _features(model: AudioTextModel, waves: np.ndarray) -> Features:
+@torch.inference_mode()
+def features(model: AudioTextModel, waves: torch.Tensor) -> Features:
+    """What the front-end makes of windows, in the precision of the encoder."""
     dtype = next(model.parameters()).dtype
-    found: Any = model.front_end(torch.from_numpy(waves).to(model.device))
+    found: Any = model.front_end(waves)
     if isinstance(found, tuple):
         return found[0].to(dtype), found[1]
     return found.to(dtype)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from residual_audio.audio.prefetch import prefetch
+from residual_audio.audio.prefetch import Fetched, prefetch
 from residual_audio.audio.windows import LongPolicy
 from residual_audio.capture.recorder import Arrays, Recorder
 from residual_audio.capture.settings import CaptureSettings, SamplePlan
@@ -19,10 +20,10 @@ from residual_audio.errors import InputError, ModelError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import Features
 from residual_audio.models.registry import load_model
-from residual_audio.store.batches import Batch, read_batch
+from residual_audio.store.batches import Batch, features, read_batch
 from residual_audio.store.shards import ShardNote, ShardRows, write_shard
 
-_AHEAD = 2
+_AHEAD = 1
 """Batches ready before the encoder asks, besides those being read: a stall costs no time."""
 
 
@@ -65,38 +66,53 @@ class Worker:
         size = self.job.batch_size
         batches = [places[i : i + size] for i in range(0, len(places), size)]
         ahead = _AHEAD + self.job.n_threads
-        with closing(prefetch(batches, self.read, self.job.n_threads, ahead)) as stream:
-            for part, found, error in stream:
-                if found is None:
-                    raise error or ModelError("a batch was lost")
-                # rows stand in the order of the clips, also where lengths differ inside a batch
-                for group, features in found.groups:
-                    done = 0
-                    for n_clips, arrays in self._capture(features, group):
-                        self._check(arrays["embedding/joint"], group[done : done + n_clips])
-                        rows.add(arrays, n_clips)
-                        done += n_clips
-                skipped |= found.skipped
-                if self.on_clips is not None:
-                    self.on_clips(len(part))
+        with ExitStack() as stack:
+            read = prefetch(batches, self.read, self.job.n_threads, ahead)
+            waves = self._waves(stack.enter_context(closing(read)), skipped)
+            stream = self.recorder.stream(waves, self._features, self.model.joint)
+            for clips, arrays in self._captured(stack.enter_context(closing(stream))):
+                self._check(arrays["embedding/joint"], clips)
+                rows.add(arrays, len(clips))
+                self._advance(len(clips))
         return write_shard(self.job.folder, self.job.run, index, places, rows, skipped)
 
-    def _capture(self, features: Features, group: list[int]) -> list[tuple[int, Arrays]]:
+    def _waves(
+        self, batches: Iterable[Fetched[range, Batch]], skipped: dict[int, str]
+    ) -> Iterator[tuple[Tensor, Sequence[int]]]:
+        for _, found, error in batches:
+            if found is None:
+                raise error or ModelError("a batch was lost")
+            skipped |= found.skipped
+            self._advance(len(found.skipped))
+            # rows stand in the order of the clips, also where lengths differ inside a batch
+            for group, waves in found.groups:
+                yield torch.from_numpy(waves).to(self.model.device), group
+
+    def _features(self, waves: Tensor) -> Features:
+        return features(self.model, waves)
+
+    def _captured(
+        self, stream: Iterable[tuple[Sequence[int], Arrays]]
+    ) -> Iterator[tuple[Sequence[int], Arrays]]:
         try:
-            return self.recorder.run_in_parts(features, self.model.joint, group)
+            yield from stream
         except torch.OutOfMemoryError as error:
             raise InputError(
-                f"{len(group)} clips at a time do not fit into the memory of {self.model.device}: "
-                f"use a --batch-size below {self.job.batch_size} (with --overwrite)"
+                f"{self.job.batch_size} clips at a time do not fit into the memory of "
+                f"{self.model.device}: use a smaller --batch-size (with --overwrite)"
             ) from error
+
+    def _advance(self, n_clips: int) -> None:
+        if self.on_clips is not None and n_clips:
+            self.on_clips(n_clips)
 
     def read(self, places: range) -> Batch:
         return read_batch(self.model, self.job.dataset, places, self.job.long)
 
-    def _check(self, joint: np.ndarray, group: list[int]) -> None:
+    def _check(self, joint: np.ndarray, clips: Sequence[int]) -> None:
         bad = ~np.isfinite(joint).all(1)
         if bad.any():
-            clip = self.job.dataset.clips[group[int(bad.argmax())]]
+            clip = self.job.dataset.clips[clips[int(bad.argmax())]]
             raise ModelError(
                 f"'{self.model.name}' gives values that are not finite for the clip '{clip.id}': "
                 "its weights are damaged, or this device lacks the precision (try --device cpu)"
