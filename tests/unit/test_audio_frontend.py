@@ -274,3 +274,14 @@ def test_specs_that_make_no_sense():
         LogMel(replace(specs.HF, f_max_hz=30_000.0))
     with pytest.raises(InputError, match="clip, sample"):
         LogMel(specs.HF)(torch.zeros(480_000))
+
+
+def test_filters_that_change_are_seen():
+    """What was prepared for the old filters is not used for new ones."""
+    front_end = LogMel(specs.HF)
+    waves = torch.randn(2, 48_000, generator=torch.Generator().manual_seed(0))
+    before = front_end(waves)
+    front_end.load_state_dict({"filters": 10 * front_end.filters})
+    torch.testing.assert_close(front_end(waves), before + 10.0, atol=1e-4, rtol=0)
+    front_end.filters = front_end.filters / 10
+    torch.testing.assert_close(front_end(waves), before, atol=1e-4, rtol=0)

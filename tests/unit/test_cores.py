@@ -37,7 +37,7 @@ def test_every_part_has_one_core(two_threads) -> None:
 
     with torch.inference_mode():
         map_clips(work, torch.zeros(16, 1))
-    assert sizes == [1] * 8
+    assert sizes == [1] * 4
     assert threading.current_thread().name not in threads
     assert torch.get_num_threads() == 2
 

@@ -20,7 +20,7 @@ LogKind = Literal["db", "ln", "ln-add", "log10-whisper"]
 WindowKind = Literal["hann", "hanning"]
 
 # Blocks small enough for the cache, large enough that threads seldom wait for the interpreter.
-_FRAMES_AT_ONCE = 340
+_FRAMES_AT_ONCE = 251
 # On an accelerator the opposite of one clip at a time holds: few, large kernels.
 _CLIPS_AT_ONCE_DEVICE = 16
 # A float32 FFT adds noise of about 1.6e-14 E (measured) to each bin, E the energy of the frame. It
@@ -152,6 +152,7 @@ class LogMel(nn.Module):
             window = nn.functional.pad(window, (left, spec.n_fft - spec.frame_length - left))
         self.register_buffer("window", window.to(torch.float32), persistent=False)
         self.window64 = window  # not a buffer: module.to(dtype) would round it
+        self._bank_cache: tuple[tuple[Any, ...], _Bank] | None = None
 
     @torch.no_grad()
     def forward(self, waves: Tensor) -> Tensor:
@@ -161,7 +162,7 @@ class LogMel(nn.Module):
         waves = waves.to(device=self.filters.device, dtype=torch.float32)
         n_frames = spec.count_frames(waves.shape[1], pad=False)
         x = waves.new_empty(len(waves), n_frames, spec.n_mels)
-        bank = _split_bank(self.filters.float())
+        bank = self._bank()
         at_once = 1 if waves.device.type == "cpu" else _CLIPS_AT_ONCE_DEVICE
         groups = list(zip(waves.split(at_once), x.split(at_once), strict=True)) if len(x) else []
 
@@ -181,6 +182,14 @@ class LogMel(nn.Module):
         if spec.mean is not None and spec.std is not None:
             x = (x - spec.mean) / spec.std
         return x
+
+    def _bank(self) -> _Bank:
+        filters = self.filters
+        version = 0 if filters.is_inference() else filters._version  # such tensors have none
+        key = (filters.data_ptr(), version, filters.device, filters.dtype)
+        if self._bank_cache is None or self._bank_cache[0] != key:
+            self._bank_cache = (key, _split_bank(filters.float()))
+        return self._bank_cache[1]
 
     def _log_mel(self, room: Tensor, bank: _Bank, out: Tensor) -> None:
         frames = room.unfold(1, self.window.shape[0], self.spec.hop_length)  # clip frame sample
@@ -266,8 +275,9 @@ class LogMel(nn.Module):
 class _Band:
     """A run of neighbouring filters and the only bins they look at."""
 
-    bins: slice
-    mels: slice
+    first: int
+    """Counted from the first bin of the bank."""
+    n_bins: int
     weights: Tensor
 
 
@@ -276,9 +286,11 @@ class _Bank:
     """A filter bank made ready: most of it is zeros, which runs of neighbours skip."""
 
     bands: list[_Band]
-    low: int
-    high: int
-    """Bins below `low` and from `high` on are in no filter."""
+    n_mels: list[int]
+    """Filters of each band."""
+    first: int
+    n_bins: int
+    """Other bins are in no filter."""
     sharpness: Tensor
     """[mel] ΣF / ΣF² (see `_QUIET`)."""
 
@@ -287,25 +299,29 @@ def _split_bank(filters: Tensor) -> _Bank:
     """Three runs: half of the filters, a quarter, a quarter."""
     weights = filters.detach().cpu().numpy()  # numpy does not wake all cores for so little
     n_mels = filters.shape[1]
-    bands = []
+    runs = []
     for low, high in pairwise((0, n_mels // 2, n_mels - n_mels // 4, n_mels)):
         used = np.flatnonzero((weights[:, low:high] != 0).any(axis=1))
-        bins = slice(int(used[0]), int(used[-1]) + 1) if len(used) else slice(0, 1)
-        bands.append(_Band(bins, slice(low, high), filters[bins, low:high].contiguous()))
+        first, end = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 1)
+        runs.append((first, end, filters[first:end, low:high].contiguous()))
     sharpness = weights.sum(0) / np.maximum(np.square(weights).sum(0), 1e-30)
+    start = min(first for first, _, _ in runs)
     return _Bank(
-        bands,
-        min(b.bins.start for b in bands),
-        max(b.bins.stop for b in bands),
+        [_Band(first - start, end - first, part) for first, end, part in runs],
+        [part.shape[1] for _, _, part in runs],
+        start,
+        max(end for _, end, _ in runs) - start,
         torch.from_numpy(sharpness).to(filters.device),
     )
 
 
 def _mel_power(frames: Tensor, n_fft: int, bank: _Bank, out: Tensor) -> None:
-    """Windowed frames [..., sample] → mel power [..., mel], written to `out`."""
-    spectrum = torch.fft.rfft(frames, n=n_fft)[..., bank.low : bank.high]
-    parts = torch.view_as_real(spectrum).square_()
-    power = (parts[..., 0] + parts[..., 1]).to(out.dtype)  # … bin
-    for band in bank.bands:
-        bins = slice(band.bins.start - bank.low, band.bins.stop - bank.low)
-        torch.matmul(power[..., bins], band.weights, out=out[..., band.mels])
+    """Windowed frames [..., sample] → mel power [..., mel], written to `out`.
+
+    Few, cheap calls: threads that each have a clip meet only in the interpreter.
+    """
+    spectrum = torch.fft.rfft(frames, n=n_fft).narrow(-1, bank.first, bank.n_bins)
+    real, imaginary = torch.view_as_real(spectrum).square_().unbind(-1)
+    power = (real + imaginary).to(out.dtype)  # … bin
+    for band, mels in zip(bank.bands, out.split(bank.n_mels, dim=-1), strict=True):
+        torch.matmul(power.narrow(-1, band.first, band.n_bins), band.weights, out=mels)

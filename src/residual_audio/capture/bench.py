@@ -20,7 +20,7 @@ from residual_audio.models.hf import load as load_hf
 from residual_audio.models.htsat import HTSATConfig
 
 
-def bench_encode(n_clips: int = 32, batch_size: int = 8, repeats: int = 5) -> dict[str, Any]:
+def bench_encode(n_clips: int = 24, batch_size: int = 8, repeats: int = 5) -> dict[str, Any]:
     """Seconds a clip, ours and theirs, alternating, best of `repeats`."""
     from transformers import ClapFeatureExtractor, ClapModel
     from transformers.utils import logging
@@ -119,8 +119,8 @@ def _measure(
         "forward": (our_forward, their_forward),
         "front_end": (our_front_end, their_front_end),
     }
-    # a front-end takes milliseconds: in a row, so that it does not start from cold caches
-    rows = {"front_end": 4}
+    # a front-end takes milliseconds: often, and in a row, so that caches are warm
+    rows = {"front_end": 8}
     seconds = {n: _alternate(a, b, repeats, rows.get(n, 1)) for n, (a, b) in pairs.items()}
     n = len(files)
     return {

@@ -11,7 +11,7 @@ from residual_audio.cli.output import print_json, print_table
 
 
 def run(
-    n_clips: Annotated[int, typer.Option("--clips", min=1, help="10 s clips to encode.")] = 16,
+    n_clips: Annotated[int, typer.Option("--clips", min=1, help="10 s clips to encode.")] = 24,
     batch_size: options.BatchSize = 8,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Best of so many.")] = 5,
     json: options.Json = False,

@@ -16,6 +16,9 @@ from residual_audio.types import Site, SiteKind
 VALUES_AT_ONCE = 1 << 22
 """Values inside one block that are worked on at a time: 16 MB in float32."""
 
+TOKENS_AT_ONCE = 2048
+"""Tokens in the MLP at a time on a CPU: what is between its two products stays in the cache."""
+
 
 class Block(nn.Module):
     """Attention and MLP, each added to the stream; `attend` says which tokens see each other."""
@@ -74,10 +77,11 @@ class Block(nn.Module):
     def _mlp(self, x: Tensor, added: bool) -> Tensor:
         """What the MLP adds to the stream, or the stream with it added."""
         parts = []
-        for part in self._parts(x):
+        on_cpu = x.device.type == "cpu"
+        for part in x.flatten(0, 1).split(TOKENS_AT_ONCE) if on_cpu else self._parts(x):
             hidden = linear(self.fc1, self.norm2(part), gelu=True)
             parts.append(linear(self.fc2, hidden, add=part if added else None))
-        return joined(parts)
+        return joined(parts).view_as(x)
 
 
 def joined(parts: list[Tensor]) -> Tensor:
