@@ -17,7 +17,7 @@ from residual_audio.types import Clip
 NAME = "clips.parquet"
 COLUMNS = ("id", "label", "fold", "group", "captions", "status", "reason")
 
-_ROWS_AT_ONCE = 4096
+_ROWS_AT_ONCE = 1024
 
 Column = npt.NDArray[np.object_]
 
@@ -67,7 +67,7 @@ def write_clips(path: Path, clips: Iterable[Clip], reasons: Sequence[str | None]
         ]
     )
     with replacing(path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
-        # some thousands at a time: clips made on demand need not all be in memory at once
+        # a thousand at a time: clips made on demand need not all be in memory at once
         pairs = zip(clips, reasons, strict=True)
         while part := list(islice(pairs, _ROWS_AT_ONCE)):
             writer.write_table(pa.Table.from_pylist([_row(*pair) for pair in part], schema=schema))
