@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from residual_audio.engine import cores
-from residual_audio.engine.cores import map_clips, on_single_cores
+from residual_audio.engine.cores import on_single_cores, stream_clips
 
 
 @pytest.fixture
@@ -19,34 +19,79 @@ def two_threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("n_clips", [1, 2, 3, 7, 8])
-def test_parts_come_back_in_order_and_whole(n_clips: int, two_threads) -> None:
-    batch = torch.arange(3.0 * n_clips).view(n_clips, 3)
+def stream(work, *sizes: int):
+    """`work` on batches of so many clips, which are numbered through."""
+    clips = torch.arange(float(sum(sizes))).view(-1, 1)
+    batches = clips.split(list(sizes))
     with torch.inference_mode():
-        found = map_clips(lambda part: 2 * part, batch)
-    assert torch.equal(torch.cat(found), 2 * batch)
-    assert (len(found) > 1) == (n_clips > 1)
+        return stream_clips(work, ((batch, batch[:, 0].tolist()) for batch in batches))
+
+
+@pytest.mark.parametrize("sizes", [(1,), (2,), (3,), (8,), (7, 1, 4), (1, 8, 8), (9, 2, 2, 1)])
+def test_parts_come_back_in_order_with_what_they_belong_to(sizes, two_threads) -> None:
+    found = list(stream(lambda clips, owners: (2 * clips, owners), *sizes))
+    total = sum(sizes)
+    assert torch.equal(torch.cat([clips for clips, _ in found])[:, 0], 2.0 * torch.arange(total))
+    assert [owner for _, owners in found for owner in owners] == list(range(total))
+    assert max(len(clips) for clips, _ in found) <= cores.CLIPS_A_JOB
+
+
+def test_how_a_batch_is_cut_does_not_depend_on_its_neighbours(two_threads) -> None:
+    alone = [list(stream(lambda clips, _: len(clips), n)) for n in (7, 3, 1, 8)]
+    together = list(stream(lambda clips, _: len(clips), 7, 3, 1, 8))
+    assert together == [size for sizes in alone for size in sizes]
 
 
 def test_every_part_has_one_core(two_threads) -> None:
     threads, sizes = set(), []
 
-    def work(part: torch.Tensor) -> None:
+    def work(clips: torch.Tensor, _) -> None:
         threads.add(threading.current_thread().name)
         sizes.append(torch.get_num_threads())
+        assert torch.is_inference_mode_enabled()
 
-    with torch.inference_mode():
-        map_clips(work, torch.zeros(16, 1))
+    list(stream(work, 16))
     assert sizes == [1] * 4
     assert threading.current_thread().name not in threads
     assert torch.get_num_threads() == 2
 
 
+def test_batches_are_asked_for_only_when_cores_need_them(two_threads) -> None:
+    asked = []
+
+    def batches():
+        for i in range(100):
+            asked.append(i)
+            yield torch.zeros(8, 1), range(8)
+
+    with torch.inference_mode():
+        found = stream_clips(lambda clips, _: None, batches())
+    assert asked == []
+    next(found)
+    assert len(asked) <= 4
+    found.close()
+    assert len(asked) <= 4
+
+
 def test_with_gradients_the_batch_stays_whole(two_threads) -> None:
     weight = torch.ones(3, requires_grad=True)
-    (found,) = map_clips(lambda part: part * weight, torch.ones(8, 3))
+    batches = [(torch.ones(8, 3), range(8))]
+    (found,) = stream_clips(lambda clips, _: clips * weight, batches)
     found.sum().backward()
     assert weight.grad.tolist() == [8, 8, 8]
+
+
+def test_a_part_that_fails_ends_the_stream_with_its_error(two_threads) -> None:
+    def work(clips: torch.Tensor, owners) -> int:
+        if 9 in owners:
+            raise ValueError("clip 9")
+        return len(clips)
+
+    found = stream(work, 8, 8, 8)
+    assert [next(found), next(found)] == [4, 4]
+    with pytest.raises(ValueError, match="clip 9"):
+        next(found)
+    assert list(stream(lambda clips, _: len(clips), 4)) == [2, 2]
 
 
 def test_a_failing_part_is_heard_of(two_threads) -> None:

@@ -93,12 +93,6 @@ def _stream(
             left.cancel()
 
 
-def map_clips(work: Callable[[Tensor], Result], batch: Tensor) -> list[Result]:
-    """As `stream_clips`, of one batch."""
-    whole = [(batch, range(len(batch)))]
-    return list(stream_clips(lambda clips, _: work(clips), whole))
-
-
 def _single_core_threads(n: int) -> ThreadPoolExecutor:
     global _pool, _pool_size
     with _lock:

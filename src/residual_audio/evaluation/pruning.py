@@ -15,7 +15,7 @@ import torch
 
 from residual_audio.ablation.passes import Passes
 from residual_audio.data.splits import Folds
-from residual_audio.engine.cores import map_clips
+from residual_audio.engine.cores import stream_clips
 from residual_audio.evaluation.problem import Problem
 from residual_audio.metrics import classification, uncertainty
 from residual_audio.metrics.separability import fisher
@@ -124,13 +124,13 @@ def _means(problem: Problem, rows: np.ndarray) -> dict[Site, torch.Tensor]:
 
 @torch.inference_mode()
 def _joint(passes: Passes, encoder: Any, rows: np.ndarray) -> FloatArray:
-    def work(part: torch.Tensor) -> torch.Tensor:
+    def work(part: torch.Tensor, _: Sequence[int]) -> torch.Tensor:
         return passes.model.joint(encoder.encode(passes.take(part)))
 
     first = passes.features[0] if isinstance(passes.features, tuple) else passes.features
     index = torch.as_tensor(rows, device=first.device)
-    parts = [found for some in index.split(64) for found in map_clips(work, some)]
-    return torch.cat(parts).cpu().numpy()
+    batches = ((some, range(len(some))) for some in index.split(64))
+    return torch.cat(list(stream_clips(work, batches))).cpu().numpy()
 
 
 @torch.inference_mode()
