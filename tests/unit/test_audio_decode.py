@@ -305,3 +305,16 @@ def test_real_recordings(shared_dir):
         samples = load_audio(path, 32_000)
         assert len(samples) == 5 * 32_000
         assert np.isfinite(samples).all()
+
+
+@pytest.mark.parametrize("suffix", ["wav", "flac", "aiff"])
+@pytest.mark.parametrize("channels", [1, 2, 5])
+def test_sixteen_bits_are_what_libsndfile_makes_of_them(tmp_path, suffix, channels):
+    path = tmp_path / f"clip.{suffix}"
+    values = np.random.default_rng(0).integers(-(2**15), 2**15, (9000, channels), dtype=np.int16)
+    values[:2] = [[-(2**15)], [2**15 - 1]]
+    soundfile.write(path, values, 16_000, subtype="PCM_16")
+    floats = soundfile.read(path, dtype="float32", always_2d=True)[0].astype(np.float64)
+    found = load_audio(path, 16_000)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, floats.mean(1).astype(np.float32))
