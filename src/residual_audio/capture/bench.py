@@ -20,8 +20,16 @@ from residual_audio.models.hf import load as load_hf
 from residual_audio.models.htsat import HTSATConfig
 
 
-def bench_encode(n_clips: int = 24, batch_size: int = 8, repeats: int = 5) -> dict[str, Any]:
-    """Seconds a clip, ours and theirs, alternating, best of `repeats`."""
+def bench_encode(
+    n_clips: int = 24,
+    batch_size: int = 8,
+    repeats: int = 7,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Seconds a clip, ours and theirs, alternating, best of `repeats`.
+
+    `progress` is told when one more of 3 `repeats` rounds is done.
+    """
     from transformers import ClapFeatureExtractor, ClapModel
     from transformers.utils import logging
 
@@ -37,7 +45,7 @@ def bench_encode(n_clips: int = 24, batch_size: int = 8, repeats: int = 5) -> di
         theirs = ClapModel.from_pretrained(folder).eval()
         files = _write_clips(Path(folder), n_clips, ours.sample_rate_hz)
         with torch.inference_mode():
-            return _measure(ours, theirs, extractor, files, batch_size, repeats)
+            return _measure(ours, theirs, extractor, files, batch_size, repeats, progress)
 
 
 def _random_clap() -> Any:
@@ -72,7 +80,13 @@ def _write_clips(folder: Path, n_clips: int, rate: int) -> list[Path]:
 
 
 def _measure(
-    ours: AudioTextModel, theirs: Any, extractor: Any, files: list[Path], batch: int, repeats: int
+    ours: AudioTextModel,
+    theirs: Any,
+    extractor: Any,
+    files: list[Path],
+    batch: int,
+    repeats: int,
+    progress: Callable[[int], None] | None,
 ) -> dict[str, Any]:
     rate = ours.sample_rate_hz
     groups = [files[i : i + batch] for i in range(0, len(files), batch)]
@@ -120,8 +134,11 @@ def _measure(
         "front_end": (our_front_end, their_front_end),
     }
     # a front-end takes milliseconds: often, and in a row, so that caches are warm
-    rows = {"front_end": 8}
-    seconds = {n: _alternate(a, b, repeats, rows.get(n, 1)) for n, (a, b) in pairs.items()}
+    rows = {"front_end": 6}
+    seconds = {
+        name: _alternate(*pair, repeats, rows.get(name, 1), progress)
+        for name, pair in pairs.items()
+    }
     n = len(files)
     return {
         "ours_s_per_clip": seconds["pipeline"][0] / n,
@@ -140,7 +157,11 @@ def _measure(
 
 
 def _alternate(
-    ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int, in_a_row: int
+    ours: Callable[[], Any],
+    theirs: Callable[[], Any],
+    repeats: int,
+    in_a_row: int,
+    progress: Callable[[int], None] | None,
 ) -> tuple[float, float]:
     """Best times of two functions run in turn, so that both see the same machine."""
     ours()
@@ -153,6 +174,8 @@ def _alternate(
                 start = time.perf_counter()
                 work()
                 best[i] = min(best[i], time.perf_counter() - start)
+        if progress is not None:
+            progress(1)
     return best[0], best[1]
 
 

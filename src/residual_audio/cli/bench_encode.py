@@ -7,19 +7,20 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, progress
 
 
 def run(
     n_clips: Annotated[int, typer.Option("--clips", min=1, help="10 s clips to encode.")] = 24,
     batch_size: options.BatchSize = 8,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Best of so many.")] = 5,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Best of so many.")] = 7,
     json: options.Json = False,
 ) -> None:
     """Decode → front-end → encoder at the real tiny size on CPU: ours with 184 heads, and HF's."""
     from residual_audio.capture.bench import bench_encode
 
-    found = bench_encode(n_clips, batch_size, repeats)
+    with progress("measuring", 3 * repeats, json) as advance:
+        found = bench_encode(n_clips, batch_size, repeats, advance)
     if json:
         print_json(found)
         return
