@@ -21,7 +21,7 @@ from torch import Tensor
 Owner = TypeVar("Owner")
 Result = TypeVar("Result")
 CLIPS_A_JOB = 4
-"""Each job reads all weights from memory, which is shared: one clip at a time is a tenth slower."""
+"""Each job reads all weights from shared memory: one clip a job is up to a tenth slower."""
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
