@@ -81,7 +81,7 @@ class Case:
         short = self.io["logmel_short"].expand(4, -1, -1)
         return torch.stack([short, self.io["mel_fusion_long"]]), self.io["longer"].bool()
 
-    def check(self, name: str, ours: torch.Tensor) -> None:
+    def assert_close(self, name: str, ours: torch.Tensor) -> None:
         np.testing.assert_allclose(
             ours.detach().numpy(), self.io[name].numpy(), atol=TOLERANCE, rtol=0, err_msg=name
         )
@@ -93,23 +93,23 @@ def test_pooled_heads_and_streams(case: Case) -> None:
     values = case.tap.values
     for site in encoder.sites:
         if site.kind == "attention":
-            case.check(f"head_outputs.s{site.stage}.b{site.block}", values[f"raw.{site}"])
+            case.assert_close(f"head_outputs.s{site.stage}.b{site.block}", values[f"raw.{site}"])
     for stage in range(4):
-        case.check(f"stream.s{stage}", values[f"end.s{stage}"])
-    case.check("stream.embed", values["stream.s0.b0.attention"])
+        case.assert_close(f"stream.s{stage}", values[f"end.s{stage}"])
+    case.assert_close("stream.embed", values["stream.s0.b0.attention"])
 
 
 def test_latent_and_tokens(case: Case) -> None:
-    case.check("tokens_final", case.encoded.tokens)
-    case.check("latent", case.encoded.latent)
+    case.assert_close("tokens_final", case.encoded.tokens)
+    case.assert_close("latent", case.encoded.latent)
     if "tokens_final_value" in case.io:
         assert case.encoded.values is not None
-        case.check("tokens_final_value", case.encoded.values)
+        case.assert_close("tokens_final_value", case.encoded.values)
 
 
 def test_audio_embedding(case: Case) -> None:
-    case.check("embedding_raw", case.raw)
-    case.check("embedding", torch.nn.functional.normalize(case.raw, dim=-1))
+    case.assert_close("embedding_raw", case.raw)
+    case.assert_close("embedding", torch.nn.functional.normalize(case.raw, dim=-1))
 
 
 def test_audio_embedding_from_waveforms(case: Case) -> None:
@@ -128,7 +128,7 @@ def test_fusion_pieces(case: Case) -> None:
     with torch.inference_mode():
         raw = case.model.joint(case.model.encode((short, torch.tensor([True]))))
     forced = torch.nn.functional.normalize(raw, dim=-1)
-    case.check("embedding_short_forced_longer", forced)
+    case.assert_close("embedding_short_forced_longer", forced)
 
 
 def test_text_embedding(case: Case) -> None:
@@ -142,8 +142,8 @@ def test_text_embedding(case: Case) -> None:
     }
     with torch.inference_mode():
         raw = case.model.text.encode(**tokens)
-    case.check("text_embedding_raw", raw)
-    case.check("text_embedding", torch.nn.functional.normalize(raw, dim=-1))
+    case.assert_close("text_embedding_raw", raw)
+    case.assert_close("text_embedding", torch.nn.functional.normalize(raw, dim=-1))
 
 
 def test_similarity_scale(case: Case) -> None:

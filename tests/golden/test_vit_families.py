@@ -115,7 +115,7 @@ class Case:
         assert spec.std is not None
         return [((x.T - spec.mean) / spec.std)[None] for x in logmels]
 
-    def check(self, name: str, ours: Tensor, scale: float = 1.0) -> None:
+    def assert_close(self, name: str, ours: Tensor, scale: float = 1.0) -> None:
         np.testing.assert_allclose(
             ours.detach().numpy(),
             self.io[name].numpy(),
@@ -124,11 +124,11 @@ class Case:
             err_msg=name,
         )
 
-    def check_stream(self, name: str, ours: Tensor) -> None:
+    def assert_stream_close(self, name: str, ours: Tensor) -> None:
         """The stream grows to 25 with depth; upstream itself is 1e-5 off float64 there."""
-        self.check(name, ours, max(1.0, float(self.io[name].abs().max())))
+        self.assert_close(name, ours, max(1.0, float(self.io[name].abs().max())))
 
-    def check_streams(self, prefix: str, rows: list[tuple[Whole, int]]) -> None:
+    def assert_streams_close(self, prefix: str, rows: list[tuple[Whole, int]]) -> None:
         """Rows of upstream's tensors, each a chunk of a run: heads and streams of every block."""
         layout, depth = self.encoder.layout, self.encoder.config.depth
 
@@ -140,19 +140,21 @@ class Case:
             streams = [chunk(tap.after(block, depth), i) for tap, i in rows]
             here = f"s0.b{block}"
             patches = torch.cat([layout.patches(x).mean(1) for x in heads])
-            self.check(f"{prefix}head_outputs.{here}", patches)
-            self.check(f"{prefix}head_outputs_all.{here}", torch.cat([x.mean(1) for x in heads]))
+            self.assert_close(f"{prefix}head_outputs.{here}", patches)
+            self.assert_close(
+                f"{prefix}head_outputs_all.{here}", torch.cat([x.mean(1) for x in heads])
+            )
             patches = torch.cat([layout.patches(x).mean(1) for x in streams])
-            self.check_stream(f"{prefix}stream_block.{here}", patches)
+            self.assert_stream_close(f"{prefix}stream_block.{here}", patches)
             if self.family != "ast":  # recorded for M2D alone
                 cls = torch.cat([x[:, 0] for x in streams])
-                self.check_stream(f"{prefix}stream_block_cls.{here}", cls)
+                self.assert_stream_close(f"{prefix}stream_block_cls.{here}", cls)
         ends = [layout.patches(chunk(tap.values["end"], i)).mean(1) for tap, i in rows]
-        self.check_stream(f"{prefix}stream.s0", torch.cat(ends))
+        self.assert_stream_close(f"{prefix}stream.s0", torch.cat(ends))
 
 
 def test_heads_and_streams_of_every_block(case: Case) -> None:
-    case.check_streams("", [(run.tap, 0) for run in case.runs[:2]])
+    case.assert_streams_close("", [(run.tap, 0) for run in case.runs[:2]])
 
 
 def test_heads_and_streams_of_every_chunk_of_a_long_clip(case: Case) -> None:
@@ -161,7 +163,9 @@ def test_heads_and_streams_of_every_chunk_of_a_long_clip(case: Case) -> None:
         pytest.skip(f"no clip of {case.family} is longer than its window")
     for i in long:
         n_chunks = len(case.io[f"chunks.{i}.stream.s0"])
-        case.check_streams(f"chunks.{i}.", [(case.runs[i].tap, chunk) for chunk in range(n_chunks)])
+        case.assert_streams_close(
+            f"chunks.{i}.", [(case.runs[i].tap, chunk) for chunk in range(n_chunks)]
+        )
 
 
 def test_final_tokens(case: Case) -> None:
@@ -184,13 +188,13 @@ def test_final_tokens(case: Case) -> None:
 
 
 def test_latent_and_embedding(case: Case) -> None:
-    case.check("latent", torch.cat([run.encoded.latent for run in case.runs]))
+    case.assert_close("latent", torch.cat([run.encoded.latent for run in case.runs]))
     if "embedding_raw" not in case.io:
         assert case.family == "ast"  # audio only: the latent is the embedding
         return
     raw = torch.cat([run.raw for run in case.runs])
-    case.check("embedding_raw", raw)
-    case.check("embedding", torch.nn.functional.normalize(raw, dim=-1))
+    case.assert_close("embedding_raw", raw)
+    case.assert_close("embedding", torch.nn.functional.normalize(raw, dim=-1))
 
 
 def test_semantic_token(case: Case) -> None:
@@ -203,7 +207,7 @@ def test_semantic_token(case: Case) -> None:
         tap = Whole()
         head.read(run.encoded.tokens, tap)
         found.append(tap.values["raw.b0"][:, 0])
-    case.check("sem_head_output_semtoken", torch.cat(found))
+    case.assert_close("sem_head_output_semtoken", torch.cat(found))
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
@@ -232,5 +236,5 @@ def test_text_embedding(case: Case) -> None:
         return
     with torch.inference_mode():
         raw = case.model.text.encode(case.io["input_ids"], case.io["attention_mask"])
-    case.check("text_embedding_raw", raw)
-    case.check("text_embedding", torch.nn.functional.normalize(raw, dim=-1))
+    case.assert_close("text_embedding_raw", raw)
+    case.assert_close("text_embedding", torch.nn.functional.normalize(raw, dim=-1))

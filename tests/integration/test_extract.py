@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 import residual_audio as ra
 from residual_audio.audio.frontend import LogMel
+from residual_audio.capture.recorder import Recorder
 from residual_audio.cli.app import build
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import AudioError, DatasetError, InputError, ModelError, StoreError
@@ -406,6 +407,15 @@ def test_extract_and_store_commands(tmp_path, model_folder, sounds) -> None:
     done = cli.invoke(app, ["store", "export", str(out), "--to", str(tmp_path / "x.npz")])
     assert done.exit_code == 0
     assert (tmp_path / "x.npz").is_file()
+
+
+def test_too_little_memory_names_the_batch_size(tmp_path, model, dataset, monkeypatch) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(Recorder, "run", full)
+    with pytest.raises(InputError, match="use a --batch-size below 4"):
+        run(model, dataset, tmp_path, batch_size=4)
 
 
 def test_ctrl_c_stops_cleanly_and_keeps_what_is_finished(tmp_path, model_folder) -> None:

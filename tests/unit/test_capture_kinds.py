@@ -70,14 +70,14 @@ def captured(encoder: HTSAT, features: torch.Tensor) -> dict[str, np.ndarray]:
     return Recorder(encoder, plan).run(features, joint=lambda encoded: encoded.latent[:, :3])
 
 
-def close(a: np.ndarray, b: torch.Tensor, tolerance: float = 1e-5) -> None:
+def assert_close(a: np.ndarray, b: torch.Tensor, tolerance: float = 1e-5) -> None:
     np.testing.assert_allclose(a, b.numpy(), rtol=tolerance, atol=tolerance)
 
 
 def test_heads_are_token_means(encoder, captured, whole) -> None:
     for site in encoder.sites:
         if site.kind == "attention":
-            close(captured[f"heads/{site}"], whole[site, "raw"].mean(1))
+            assert_close(captured[f"heads/{site}"], whole[site, "raw"].mean(1))
 
 
 def test_parts_on_several_cores_give_the_rows_of_one_run(encoder, features, captured) -> None:
@@ -164,7 +164,7 @@ def test_attention_statistics(encoder, captured, whole) -> None:
         maps = whole[site, "maps"]  # clip window head query key
         assert torch.allclose(maps.sum(-1), torch.ones(()), atol=1e-5)
         entropy = -(maps * maps.clamp(min=1e-30).log()).sum(-1).mean((1, 3))
-        close(captured[f"attention/{site}/entropy"], entropy, 1e-4)
+        assert_close(captured[f"attention/{site}/entropy"], entropy, 1e-4)
         grid = encoder.window_grid(site.stage, maps.shape[-1]).float()
         delta = grid[:, None] - grid[None]
         for name, steps in (
@@ -172,12 +172,14 @@ def test_attention_statistics(encoder, captured, whole) -> None:
             ("distance_cols", delta[..., 0].abs()),
             ("distance_rows", delta[..., 1].abs()),
         ):
-            close(captured[f"attention/{site}/{name}"], (maps * steps).sum(-1).mean((1, 3)), 1e-4)
+            assert_close(
+                captured[f"attention/{site}/{name}"], (maps * steps).sum(-1).mean((1, 3)), 1e-4
+            )
         kept = captured[f"attention/{site}/maps"]
         at = captured[f"attention/{site}/maps_at"]
         assert len(at) == len(kept) == 3
         for (row, window), found in zip(at, kept, strict=True):
-            close(found.astype(np.float32), maps[row, window], 1e-3)
+            assert_close(found.astype(np.float32), maps[row, window], 1e-3)
 
 
 def test_same_maps_for_all_blocks_of_a_stage(captured) -> None:
@@ -267,7 +269,9 @@ def test_token_sample_is_averaged_down(encoder, captured, whole) -> None:
     site = encoder.sites[0]
     places = encoder.time_frequency(0, 1024)
     block = ((places[:, 0] // 8 == 3) & (places[:, 1] // 2 == 1)).nonzero()[:, 0]
-    close(found[:, :, 3, 1].astype(np.float32), keep.kept[site, "raw"][:, block].mean(1), 5e-3)
+    assert_close(
+        found[:, :, 3, 1].astype(np.float32), keep.kept[site, "raw"][:, block].mean(1), 5e-3
+    )
 
 
 def test_kinds_by_name() -> None:

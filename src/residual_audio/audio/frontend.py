@@ -152,7 +152,7 @@ class LogMel(nn.Module):
             window = nn.functional.pad(window, (left, spec.n_fft - spec.frame_length - left))
         self.register_buffer("window", window.to(torch.float32), persistent=False)
         self.window64 = window  # not a buffer: module.to(dtype) would round it
-        self._bank_cache: tuple[tuple[Any, ...], _Bank] | None = None
+        self._bank_cache: tuple[Tensor, int, _Bank] | None = None
 
     @torch.no_grad()
     def forward(self, waves: Tensor) -> Tensor:
@@ -184,12 +184,13 @@ class LogMel(nn.Module):
         return x
 
     def _bank(self) -> _Bank:
+        """Prepared once for these filters; the cache keeps them, so that none can be mistaken."""
         filters = self.filters
         version = 0 if filters.is_inference() else filters._version  # such tensors have none
-        key = (filters.data_ptr(), version, filters.device, filters.dtype)
-        if self._bank_cache is None or self._bank_cache[0] != key:
-            self._bank_cache = (key, _split_bank(filters.float()))
-        return self._bank_cache[1]
+        kept = self._bank_cache
+        if kept is None or kept[0] is not filters or kept[1] != version:
+            self._bank_cache = kept = (filters, version, _split_bank(filters.float()))
+        return kept[2]
 
     def _log_mel(self, room: Tensor, bank: _Bank, out: Tensor) -> None:
         frames = room.unfold(1, self.window.shape[0], self.spec.hop_length)  # clip frame sample

@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from residual_audio.errors import InputError
 
@@ -19,9 +19,7 @@ Value = TypeVar("Value")
 
 SECONDS_TO_END = 10.0
 
-_queues: weakref.WeakKeyDictionary[threading.Thread, queue.SimpleQueue[None]] = (
-    weakref.WeakKeyDictionary()
-)
+_queues: weakref.WeakKeyDictionary[threading.Thread, Any] = weakref.WeakKeyDictionary()
 _leaving = threading.Event()
 
 
@@ -82,7 +80,7 @@ def _ahead(
         threading.Thread(target=serve, name=f"prefetch-{i}", daemon=True) for i in range(n_threads)
     ]
     for thread in threads:
-        _queues[thread] = tasks  # type: ignore[assignment]
+        _queues[thread] = tasks
         thread.start()
     waiting: deque[Future[Fetched[Item, Value]]] = deque()
     source = iter(items)

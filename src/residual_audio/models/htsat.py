@@ -108,7 +108,7 @@ class SwinBlock(Block):
             self.register_buffer("gather", gather, persistent=False)
             self.register_buffer("scatter", torch.argsort(gather), persistent=False)
             self.register_buffer("mask", mask, persistent=False)
-        self._bias_cache: tuple[tuple[Any, ...], Tensor] | None = None
+        self._bias_cache: tuple[tuple[Any, ...], Tensor, Tensor] | None = None
 
     def attention_bias(self, n_clips: int) -> Tensor:
         """Relative position bias plus shift mask, [1 or clip·window, head, query, key]."""
@@ -126,7 +126,8 @@ class SwinBlock(Block):
                 bias = bias.repeat(n_clips, 1, 1, 1)
             if not tracked:
                 bias = bias.detach()
-                self._bias_cache = (key, bias)
+                # with the table's own memory, so that no other table can come to lie there
+                self._bias_cache = (key, bias, table.detach())
         return bias
 
     def attend(self, x: Tensor, maps: bool) -> tuple[Tensor, Tensor | None]:

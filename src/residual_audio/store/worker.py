@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,11 @@ from torch import Tensor
 
 from residual_audio.audio.prefetch import Fetched, prefetch
 from residual_audio.audio.windows import LongPolicy
-from residual_audio.capture.recorder import Arrays, Recorder
+from residual_audio.capture.recorder import Recorder
 from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.data.base import Dataset
 from residual_audio.errors import InputError, ModelError
 from residual_audio.models.clap import AudioTextModel
-from residual_audio.models.encoder import Features
 from residual_audio.models.registry import load_model
 from residual_audio.store.batches import Batch, features, read_batch
 from residual_audio.store.shards import ShardNote, ShardRows, write_shard
@@ -66,14 +66,21 @@ class Worker:
         size = self.job.batch_size
         batches = [places[i : i + size] for i in range(0, len(places), size)]
         ahead = _AHEAD + self.job.n_threads
-        with ExitStack() as stack:
-            read = prefetch(batches, self.read, self.job.n_threads, ahead)
-            waves = self._waves(stack.enter_context(closing(read)), skipped)
-            stream = self.recorder.stream(waves, self._features, self.model.joint)
-            for clips, arrays in self._captured(stack.enter_context(closing(stream))):
-                self._check(arrays["embedding/joint"], clips)
-                rows.add(arrays, len(clips))
-                self._advance(len(clips))
+        front_end = partial(features, self.model)
+        try:
+            with ExitStack() as stack:
+                read = prefetch(batches, self.read, self.job.n_threads, ahead)
+                waves = self._waves(stack.enter_context(closing(read)), skipped)
+                stream = self.recorder.stream(waves, front_end, self.model.joint)
+                for clips, arrays in stack.enter_context(closing(stream)):
+                    self._check(arrays["embedding/joint"], clips)
+                    rows.add(arrays, len(clips))
+                    self._advance(len(clips))
+        except torch.OutOfMemoryError as error:
+            raise InputError(
+                f"{size} clips at a time do not fit into the memory of {self.model.device}: "
+                f"use a --batch-size below {size} (with --overwrite)"
+            ) from error
         return write_shard(self.job.folder, self.job.run, index, places, rows, skipped)
 
     def _waves(
@@ -87,20 +94,6 @@ class Worker:
             # rows stand in the order of the clips, also where lengths differ inside a batch
             for group, waves in found.groups:
                 yield torch.from_numpy(waves).to(self.model.device), group
-
-    def _features(self, waves: Tensor) -> Features:
-        return features(self.model, waves)
-
-    def _captured(
-        self, stream: Iterable[tuple[Sequence[int], Arrays]]
-    ) -> Iterator[tuple[Sequence[int], Arrays]]:
-        try:
-            yield from stream
-        except torch.OutOfMemoryError as error:
-            raise InputError(
-                f"{self.job.batch_size} clips at a time do not fit into the memory of "
-                f"{self.model.device}: use a smaller --batch-size (with --overwrite)"
-            ) from error
 
     def _advance(self, n_clips: int) -> None:
         if self.on_clips is not None and n_clips:
