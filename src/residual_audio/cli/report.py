@@ -33,4 +33,5 @@ def run(
     if json:
         print_json({"page": str(page), "figures": [str(path) for path in drawn]})
     else:
-        typer.echo(f"{len(drawn)} figures and {page}")
+        n_figures = len({path.stem for path in drawn})  # each as PNG and PDF
+        typer.echo(f"{n_figures} figures and {page}")

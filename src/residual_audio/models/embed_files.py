@@ -29,8 +29,9 @@ def embed_files(
     done: list[Path] = []
     skipped: dict[str, str] = {}
     parts: list[np.ndarray] = []
-    for i in range(0, len(files), batch_size):
-        group = list(files[i : i + batch_size])
+    size = 4 * batch_size  # cores wait for each other only at the end of a group
+    for i in range(0, len(files), size):
+        group = list(files[i : i + size])
         try:
             parts.append(model.embed_audio(group, long=long, batch_size=batch_size))
             done += group
@@ -44,7 +45,8 @@ def embed_files(
         if advance is not None:
             advance(len(group))
     if not done:
-        raise InputError(f"none of the {len(files)} files could be embedded: {skipped}")
+        first = next(iter(skipped.values()), "there are none")
+        raise InputError(f"none of the {len(files)} files could be embedded. The first: {first}")
     header = {
         "files": json.dumps([str(file) for file in done], ensure_ascii=False),
         "provenance": json.dumps(provenance.collect(model=model, long=long)),

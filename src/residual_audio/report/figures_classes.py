@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from residual_audio.metrics.similarity import ward
-from residual_audio.report.figures_heads import block_bands, stage_handles
+from residual_audio.report.figures_heads import block_bands
 from residual_audio.report.figures_similarity import stage_bar
 from residual_audio.report.inputs import Tables
-from residual_audio.report.style import DIVERGING, PAGE, stage_colour
+from residual_audio.report.style import DIVERGING, PAGE, stage_colour, stage_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,5 +87,5 @@ def fisher_discriminability(tables: Tables) -> Figure:
         part.set_xlim(-1, len(heads))
     grid[-1, 0].set_xlabel("head, in order of computation")
     present = sorted(set(stages.tolist()))
-    figure.legend(handles=stage_handles(present), ncol=len(present), loc="outside lower center")
+    stage_legend(figure, present, below=True)
     return figure

@@ -40,22 +40,13 @@ def head_panels(tables: Tables, prefix: str = "") -> Figure:
     for axes in grid[-1]:
         axes.set_xlabel("head")
     stages = sorted(set(heads["stage"].tolist()))
-    figure.legend(handles=stage_handles(stages), ncol=len(stages), loc="outside lower center")
+    stage_legend(figure, stages, below=True)
     return figure
 
 
 def projected_panels(tables: Tables) -> Figure:
     """The same eight metrics after W_O."""
     return head_panels(tables, "projected_")
-
-
-def stage_handles(stages: list[int]) -> list[object]:
-    from matplotlib.lines import Line2D
-
-    return [
-        Line2D([], [], marker="o", linestyle="", color=stage_colour(s), label=f"Stage {s}")
-        for s in stages
-    ]
 
 
 def head_scatter(axes: Axes, heads: Table, column: str) -> None:

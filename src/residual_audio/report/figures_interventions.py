@@ -76,6 +76,8 @@ def block_ablation(tables: Tables) -> Figure:
     error = np.maximum(np.stack([drop - low, high - drop]), 0)
     bars.bar(index, drop, color=colours, yerr=error, error_kw={"linewidth": 0.6})
     bars.axhline(0, color="black", linewidth=0.4)
+    bars.set_xticks(index)
+    bars.tick_params(axis="x", labelsize=6)
     bars.set_xlabel("block")
     what = "accuracy" if measure == "d_correct" else "margin"
     bars.set_ylabel(f"{what} lost ({method})")
@@ -103,7 +105,7 @@ def block_ablation(tables: Tables) -> Figure:
         patch.set_facecolor(stage_colour(stage))
     spread.set_xticks(range(1, len(stages) + 1), [f"s{s}" for s in stages])
     spread.axhline(0, color="black", linewidth=0.4)
-    spread.set_ylabel(f"margin lost, head by head ({head_method})")
+    spread.set_ylabel(f"margin lost, heads ({head_method})")
     return figure
 
 
@@ -288,7 +290,7 @@ def gains_by_head(tables: Tables) -> Figure:
     bottom.axhline(0, color="black", linewidth=0.4)
     bottom.set_ylabel("mean λ − 1")
     bottom.set_xlabel("head, in order of computation")
-    stage_legend(top, sorted(set(stages)), loc="best", ncols=4)
+    stage_legend(figure, sorted(set(stages)), below=True)
     return figure
 
 

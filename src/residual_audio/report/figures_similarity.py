@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -135,7 +136,8 @@ def fingerprint_map(tables: Tables) -> Figure:
             table["map_x"][chosen], table["map_y"][chosen], s=12, color=stage_colour(stage),
             alpha=0.85, linewidths=0,
         )  # fmt: skip
-    axes.set_title(tables.note("fingerprints") or "eigenspectra of heads", loc="left")
+    how = tables.note("fingerprints") or "eigenspectra of heads"
+    axes.set_title("\n".join(textwrap.wrap(how, 40)), loc="left")
     axes.set_xticks([])
     axes.set_yticks([])
     stage_legend(axes, sorted(set(table["stage"].tolist())), loc="best")

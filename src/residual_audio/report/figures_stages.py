@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from residual_audio.analysis.columns import label
-from residual_audio.report.figures_heads import stage_handles
 from residual_audio.report.inputs import MissingTable, Tables
 from residual_audio.report.style import (
     COLUMN,
@@ -157,7 +156,7 @@ def dimension_against_clips(tables: Tables) -> Figure:
         axes.set_title(label(name), loc="left")
         axes.set_xlabel("clips")
         axes.set_ylim(bottom=0)
-    figure.legend(handles=stage_handles(stages), ncol=len(stages), loc="outside lower center")
+    stage_legend(figure, stages, below=True)
     return figure
 
 

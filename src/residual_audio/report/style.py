@@ -90,12 +90,14 @@ def save(figure: Figure, path: Path) -> list[Path]:
     return written
 
 
-def stage_legend(axes: Axes, stages: list[int], **options: Any) -> None:
-    """One marker a stage."""
+def stage_legend(where: Axes | Figure, stages: list[int], **options: Any) -> None:
+    """One marker a stage, inside axes or (`below=True`) under the whole figure."""
     from matplotlib.lines import Line2D
 
     handles = [
         Line2D([], [], marker="o", linestyle="", color=stage_colour(s), label=f"Stage {s}")
         for s in stages
     ]
-    axes.legend(handles=handles, handletextpad=0.2, columnspacing=1.0, **options)
+    if options.pop("below", False):
+        options |= {"loc": "outside lower center", "ncols": len(stages)}
+    where.legend(handles=handles, handletextpad=0.2, columnspacing=1.0, **options)
