@@ -34,7 +34,7 @@ def attempt(out: Path) -> int:
         import torch
 
         from residual_audio.data.registry import load_dataset
-        from residual_audio.store import extract
+        from residual_audio.extraction.extraction import extract
         from tiny_model import tiny_model
 
         torch.set_num_threads(1)
@@ -104,7 +104,7 @@ def main() -> None:
     given = parser.parse_args()
     # imported before the forks; nothing is computed here, so there are no threads to lose
     import residual_audio.data.synthetic
-    import residual_audio.store.extraction  # noqa: F401
+    import residual_audio.extraction.extraction  # noqa: F401
     import tiny_model  # noqa: F401
 
     found = run(given.kills, given.seed)

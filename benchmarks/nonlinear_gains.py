@@ -28,9 +28,8 @@ import torch
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
-from residual_audio.evaluation.adapted import REFERENCE, against, compare, table
-from residual_audio.evaluation.adapted_run import MAIN, rows_of
-from residual_audio.evaluation.methods import (
+from residual_audio.adaptation.comparison import REFERENCE, against, compare, table
+from residual_audio.adaptation.methods import (
     DEFAULTS,
     RATES,
     Fitted,
@@ -39,11 +38,12 @@ from residual_audio.evaluation.methods import (
     fit_gains,
     zero_shot,
 )
-from residual_audio.evaluation.problem import Problem, Split, folds_of, problem_of
+from residual_audio.adaptation.problem import Problem, Split, folds_of, problem_of
+from residual_audio.adaptation.study import MAIN, rows_of
 from residual_audio.metrics.dimension import two_nn
 from residual_audio.metrics.neighbours import neighbour_distances
 from residual_audio.metrics.spectra import participation_ratio
-from residual_audio.reweight.direct import DirectTerms
+from residual_audio.reweight.terms import DirectTerms
 from residual_audio.store import open_store
 from residual_audio.types import FloatArray
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from residual_audio.data.registry import load_dataset as load_dataset
+    from residual_audio.extraction.extraction import extract as extract
     from residual_audio.models.registry import load_model as load_model
-    from residual_audio.store import extract as extract
     from residual_audio.store import open_store as open_store
 
 __version__ = "0.1.0"
@@ -23,7 +23,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "load_model": "residual_audio.models.registry",
     "load_dataset": "residual_audio.data.registry",
-    "extract": "residual_audio.store",
+    "extract": "residual_audio.extraction.extraction",
     "open_store": "residual_audio.store",
     "Clip": "residual_audio.types",
     "Gains": "residual_audio.types",

@@ -1,10 +1,11 @@
-"""The nouns everything speaks: clips, heads, sites, spectra, gains, scores and results."""
+"""The nouns everything speaks: clips, heads, sites, units, spectra, gains, scores and results."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,9 @@ from residual_audio.errors import InputError
 FloatArray = npt.NDArray[np.floating[Any]]
 
 SiteKind = Literal["attention", "mlp"]
+UnitKind = Literal["head", "attention", "mlp", "stage", "output", "set"]
+LEVELS: tuple[UnitKind, ...] = ("head", "attention", "mlp", "stage", "output")
+"""Kinds of units that an encoder has by itself; a set is named by whoever puts it together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,150 @@ class Site:
     @property
     def heads(self) -> tuple[Head, ...]:
         return tuple(Head(self.stage, self.block, h) for h in range(self.n_heads))
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Anything that can be tapped, taken out or reweighted, bound to the sites of an encoder.
+
+    A head acts before W_O (the bias of the projection is not its own); a site acts as a whole, bias
+    included. A stage is all its sites; `output` is the pooled latent. Units sort in order of
+    computation, and print as their name.
+    """
+
+    name: str
+    kind: UnitKind
+    heads: frozenset[Head] = frozenset()
+    sites: frozenset[Site] = frozenset()
+    block: int = 0
+    """The earliest block it touches, counted over all stages; `output` comes after the last."""
+    width: int = 0
+    """Dimensions of its own space: d_head, or the stream's; 0 where the sites do not tell."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __lt__(self, other: Unit) -> bool:
+        return self._order < other._order
+
+    def __or__(self, other: Unit) -> Unit:
+        """Both together, as one set."""
+        return unite((self, other), f"{self.name}+{other.name}")
+
+    @property
+    def stage(self) -> int:
+        """The first stage it touches; −1 for `output`."""
+        touched = {head.stage for head in self.heads} | {site.stage for site in self.sites}
+        return min(touched, default=-1)
+
+    @property
+    def _order(self) -> tuple[int, int, int, str]:
+        rank = ("stage", "attention", "head", "mlp", "set", "output").index(self.kind)
+        return self.block, rank, min((h.head for h in self.heads), default=0), self.name
+
+
+UnitLike = Unit | Head | Site | str
+
+
+def blocks_of(sites: Sequence[Site]) -> dict[tuple[int, int], int]:
+    """(stage, block) → number of the block counted over all stages."""
+    pairs = dict.fromkeys((site.stage, site.block) for site in sites)
+    return {pair: index for index, pair in enumerate(pairs)}
+
+
+def attention_site(head: Head, sites: Iterable[Site]) -> Site:
+    """The attention site that a head belongs to."""
+    for site in sites:
+        if site.kind == "attention" and (site.stage, site.block) == (head.stage, head.block):
+            return site
+    raise InputError(f"no attention site for head {head}")
+
+
+def units_of(sites: Sequence[Site], level: str) -> tuple[Unit, ...]:
+    """Every unit of a level (`head`, `attention`, `mlp`, `stage`, `output`), in order."""
+    blocks = blocks_of(sites)
+    if level == "head":
+        return tuple(
+            Unit(str(h), "head", frozenset({h}), frozenset(), blocks[s.stage, s.block], s.d_head)
+            for s in sites
+            for h in s.heads
+        )
+    if level in ("attention", "mlp"):
+        return tuple(
+            Unit(str(s), s.kind, frozenset(), frozenset({s}), blocks[s.stage, s.block], s.width)
+            for s in sites
+            if s.kind == level
+        )
+    if level == "stage":
+        return tuple(_stage_unit(stage, sites) for stage in sorted({s.stage for s in sites}))
+    if level == "output":
+        return (Unit("output", "output", block=len(blocks)),)
+    raise InputError(f"'{level}' is not a level of units: use one of {', '.join(LEVELS)}")
+
+
+def _stage_unit(stage: int, sites: Sequence[Site]) -> Unit:
+    inside = [site for site in sites if site.stage == stage]
+    blocks = blocks_of(sites)
+    first = min(blocks[site.stage, site.block] for site in inside)
+    return Unit(f"s{stage}", "stage", sites=frozenset(inside), block=first, width=inside[0].width)
+
+
+def parse_units(given: UnitLike | Iterable[UnitLike], sites: Sequence[Site]) -> tuple[Unit, ...]:
+    """Units by name, in the order given, each once; `*` stands for any part of a name.
+
+    `s2.b5.h11`, `s2.b5.attention`, `s2.b5.mlp`, `s2`, `output`, `s3.*.h0`, `s*.*.mlp`, a level
+    (`head`, `attention` …) for all of its units, or `mine=a+b+c` for a set under its own name.
+    """
+    single = isinstance(given, Unit | Head | Site | str)
+    items: Iterable[UnitLike] = (given,) if single else given  # type: ignore[assignment]
+    found: dict[str, Unit] = {}
+    for item in items:
+        for unit in (item,) if isinstance(item, Unit) else _parse(str(item).strip(), sites):
+            found.setdefault(unit.name, unit)
+    return tuple(found.values())
+
+
+def parse_unit(given: UnitLike, sites: Sequence[Site]) -> Unit:
+    """One unit; a pattern that fits several gives the set of them."""
+    found = parse_units(given, sites)
+    return found[0] if len(found) == 1 else unite(found, str(given).strip())
+
+
+def _parse(text: str, sites: Sequence[Site]) -> tuple[Unit, ...]:
+    name, _, members = text.rpartition("=")
+    if name or "+" in members:
+        united = [unit for part in members.split("+") for unit in _parse(part.strip(), sites)]
+        return (unite(united, name or members),)
+    if text in LEVELS:
+        return units_of(sites, text)
+    wanted = _canonical(text).split(".")
+    known = [unit for level in LEVELS for unit in units_of(sites, level)]
+    found = [unit for unit in known if _fits(unit.name.split("."), wanted)]
+    if not found:
+        heads = sum(site.n_heads for site in sites)
+        raise InputError(
+            f"'{text}' is no unit of this encoder ({heads} heads in {len(sites)} sites): expected "
+            "a name like s2.b5.h11, s2.b5.attention, s2.b5.mlp, s2 or output; * stands for any part"
+        )
+    return tuple(found)
+
+
+def _fits(name: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Part by part, so that `s2.*` is no head of `s2`."""
+    return len(name) == len(pattern) and all(map(fnmatchcase, name, pattern))
+
+
+def _canonical(text: str) -> str:
+    """`L2_B5_H11` of published tables → `s2.b5.h11`."""
+    published = re.fullmatch(r"[sL](\d+)[._][bB](\d+)[._][hH](\d+)", text)
+    return text if published is None else str(Head(*(int(part) for part in published.groups())))
+
+
+def unite(units: Sequence[Unit], name: str = "set") -> Unit:
+    """All of these as one unit; of none, a unit that touches nothing."""
+    heads = frozenset[Head]().union(*(unit.heads for unit in units))
+    sites = frozenset[Site]().union(*(unit.sites for unit in units))
+    return Unit(name, "set", heads, sites, min((unit.block for unit in units), default=0))
 
 
 @dataclass(frozen=True)

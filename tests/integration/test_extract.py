@@ -30,8 +30,8 @@ from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.joint import Linear
 from residual_audio.models.registry import NANO
 from residual_audio.models.vit import ViT, ViTConfig
+from residual_audio.passes.batches import reason
 from residual_audio.store import lock
-from residual_audio.store.batches import reason
 from residual_audio.store.verify import verify_store
 from residual_audio.types import Clip
 from tiny_model import SPEC, tiny_model

@@ -13,13 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from residual_audio.ablation.contributions import Contributions
 from residual_audio.ablation.effects import Effects, collect
 from residual_audio.ablation.exact import Mode
-from residual_audio.ablation.judge import MEASURES, Judge
-from residual_audio.ablation.units import Unit
+from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
-from residual_audio.types import FloatArray
+from residual_audio.judge.answers import MEASURES, Judge
+from residual_audio.types import FloatArray, Unit
 
 FromLatent = Callable[[Tensor], Tensor]
 """The joint head: [clip, latent] → [clip, joint]."""

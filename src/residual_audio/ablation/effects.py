@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from residual_audio.ablation.judge import MEASURES
 from residual_audio.errors import InputError
+from residual_audio.judge.answers import MEASURES
 from residual_audio.metrics.bootstrap import bootstrap_mean
 from residual_audio.types import FloatArray
 

@@ -8,33 +8,22 @@ enters the block, the edit fans it out into one copy a unit, and the copies go o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from residual_audio.ablation.effects import Effects, collect
-from residual_audio.ablation.judge import MEASURES, Judge
-from residual_audio.ablation.units import Unit, attention_site, first_block
 from residual_audio.errors import InputError
-from residual_audio.models.encoder import Edit, Encoded, Encoder, Features, State
-from residual_audio.types import Site
+from residual_audio.judge.answers import MEASURES, Judge
+from residual_audio.models.encoder import Edit, State
+from residual_audio.passes.kept import Audio, Batches
+from residual_audio.types import Site, Unit, attention_site
 
 Mode = Literal["zero", "mean", "resample"]
-Batches = Iterable[tuple[Tensor, Features]]
-"""Clip numbers [clip] and their features."""
-
-
-class Audio(Protocol):
-    """The audio side of a model, as far as interventions need it."""
-
-    @property
-    def encoder(self) -> Encoder: ...
-
-    def joint(self, encoded: Encoded) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -166,7 +155,7 @@ def plan_units(
     """(first block, unit numbers) of each group of units that run together."""
     by_block: dict[int, list[int]] = {}
     for i, unit in enumerate(units):
-        by_block.setdefault(first_block(unit, sites), []).append(i)
+        by_block.setdefault(unit.block, []).append(i)
     return [
         (block, members[i : i + units_per_batch])
         for block, members in sorted(by_block.items())

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from residual_audio.ablation.effects import Effects, collect
-from residual_audio.ablation.exact import Audio, Batches, Means
-from residual_audio.ablation.judge import Judge
-from residual_audio.ablation.units import Unit, attention_site
+from residual_audio.ablation.exact import Means
 from residual_audio.errors import InputError
+from residual_audio.judge.answers import Judge
 from residual_audio.models.encoder import Edit
-from residual_audio.types import Site
+from residual_audio.passes.kept import Audio, Batches
+from residual_audio.types import Site, Unit, attention_site
 
 DIFFERENTIABLE = ("margin", "loss")
 

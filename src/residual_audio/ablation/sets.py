@@ -9,25 +9,18 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from residual_audio.ablation.contributions import Contributions
 from residual_audio.ablation.direct import FromLatent, change_of
 from residual_audio.ablation.effects import Effects
-from residual_audio.ablation.exact import Audio, Batches, Means, remove
+from residual_audio.ablation.exact import Means, remove
 from residual_audio.ablation.first_order import first_order_ablation
-from residual_audio.ablation.judge import MEASURES, Judge
-from residual_audio.ablation.units import Unit
+from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
+from residual_audio.judge.answers import MEASURES, Judge
 from residual_audio.metrics.bootstrap import bootstrap_mean
-from residual_audio.types import FloatArray
+from residual_audio.passes.kept import Audio, Batches
+from residual_audio.types import FloatArray, Unit, unite
 
 Removal = Literal["zero", "mean"]
-
-
-def union(units: Sequence[Unit], name: str = "set") -> Unit:
-    """All of these as one unit."""
-    heads = frozenset[Any]().union(*(u.heads for u in units))
-    sites = frozenset[Any]().union(*(u.sites for u in units))
-    return Unit(name, heads, sites)
 
 
 def greedy_order(
@@ -49,7 +42,7 @@ def greedy_order(
     order: list[int] = []
     left = list(range(len(units)))
     while left:
-        gone = union([units[i] for i in order]) if order else None
+        gone = unite([units[i] for i in order]) if order else None
         found = first_order_ablation(
             model,
             batches(),
@@ -113,7 +106,7 @@ def removal_curve(
     for k in counts:
         if not 0 <= k <= len(order):
             raise InputError(f"cannot remove {k} of {len(order)} units")
-        gone = union([units[i] for i in order[:k]])
+        gone = unite([units[i] for i in order[:k]])
         edit = remove(gone, model.encoder.sites, mode, means) if k else None
         values: dict[str, FloatArray] = {m: np.full(len(judge), np.nan) for m in MEASURES}
         for clips, features in batches():

@@ -9,14 +9,10 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from residual_audio.ablation.contributions import Contributions
 from residual_audio.ablation.direct import direct_ablation
 from residual_audio.ablation.effects import Effects, by_class, summary
 from residual_audio.ablation.exact import Mode, exact_ablation, reference_means
 from residual_audio.ablation.first_order import first_order_ablation
-from residual_audio.ablation.from_store import caption_judge, class_judge, joint_head
-from residual_audio.ablation.judge import Judge
-from residual_audio.ablation.passes import Passes
 from residual_audio.ablation.sets import (
     greedy_order,
     greedy_order_direct,
@@ -25,14 +21,17 @@ from residual_audio.ablation.sets import (
     removal_curve,
     removal_curve_direct,
 )
-from residual_audio.ablation.units import Unit, blocks_of, parse_unit, units_of
-from residual_audio.analysis.table import Table, from_rows
+from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
+from residual_audio.judge.answers import Judge
+from residual_audio.judge.of_store import caption_judge, class_judge, joint_head
 from residual_audio.metrics.separability import class_codes, fisher
 from residual_audio.metrics.spectra import eigenspectrum, linear_metrics
 from residual_audio.metrics.uncertainty import correlation
+from residual_audio.passes.kept import Passes
 from residual_audio.store import Store
-from residual_audio.types import FloatArray, Site
+from residual_audio.table import Table, from_rows
+from residual_audio.types import FloatArray, Site, Unit, blocks_of, parse_unit, units_of
 
 METHODS = ("direct", "first-order", "exact")
 Method = Literal["direct", "first-order", "exact"]

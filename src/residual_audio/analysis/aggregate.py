@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from residual_audio.analysis.columns import METRICS, PREFIXES
-from residual_audio.analysis.table import Table, from_rows, read_csv
 from residual_audio.errors import InputError
+from residual_audio.table import Table, from_rows, read_csv
 from residual_audio.types import Head
 
 LINEAR, NONLINEAR = "pca_99", "twonn"

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from residual_audio.analysis.aggregate import mean_and_std
-from residual_audio.analysis.cores import on_cores
 from residual_audio.analysis.source import Source
-from residual_audio.analysis.table import Table, from_rows
+from residual_audio.engine.jobs import on_cores
 from residual_audio.errors import InputError
 from residual_audio.metrics.attention import (
     dimension_against_sample,
@@ -20,6 +19,7 @@ from residual_audio.metrics.attention import (
 )
 from residual_audio.metrics.spectra import linear_metrics
 from residual_audio.metrics.validate import Array
+from residual_audio.table import Table, from_rows
 from residual_audio.types import Site
 
 SAMPLE_SIZES = (8, 16, 32, 64, 128, 256, 512)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from residual_audio.analysis.cores import available_cores, on_cores
+from residual_audio.engine.jobs import available_cores, on_cores
 from residual_audio.metrics.dimension import (
     combine_local,
     gride,

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from residual_audio.analysis.cores import on_cores
 from residual_audio.analysis.source import Source, clip_ids, each_site
-from residual_audio.analysis.table import Table, from_rows
+from residual_audio.engine.jobs import on_cores
 from residual_audio.errors import InputError
 from residual_audio.metrics.pursuit import (
     centre_dictionary,
@@ -24,6 +23,7 @@ from residual_audio.metrics.pursuit import (
 )
 from residual_audio.metrics.spectra import fit_spectrum
 from residual_audio.metrics.validate import Array
+from residual_audio.table import Table, from_rows
 from residual_audio.types import Head
 
 Advance = Callable[[int], None]

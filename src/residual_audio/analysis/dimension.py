@@ -9,9 +9,8 @@ import numpy as np
 
 from residual_audio.analysis.aggregate import complete_head_table
 from residual_audio.analysis.battery import MAX_SEARCHED, measure
-from residual_audio.analysis.cores import on_cores
 from residual_audio.analysis.source import Source, clip_ids, each_site
-from residual_audio.analysis.table import Table, from_rows
+from residual_audio.engine.jobs import on_cores
 from residual_audio.metrics.kernels import kernel_dimension, kernel_pca_spectrum
 from residual_audio.metrics.spectra import (
     effective_rank,
@@ -22,6 +21,7 @@ from residual_audio.metrics.spectra import (
     spectrum_of_covariance,
 )
 from residual_audio.metrics.validate import Array
+from residual_audio.table import Table, from_rows
 
 Advance = Callable[[int], None]
 N_KERNEL_CLIPS = 300

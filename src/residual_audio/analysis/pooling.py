@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from residual_audio.analysis.cores import on_cores
 from residual_audio.analysis.source import Source, each_site
-from residual_audio.analysis.table import Table
+from residual_audio.engine.jobs import on_cores
 from residual_audio.errors import InputError
 from residual_audio.metrics.tensor import MODES, PARTS, higher_order_svd, variance_shares
 from residual_audio.metrics.validate import Array
+from residual_audio.table import Table
 
 
 def pooling_table(store: Source) -> Table:

@@ -8,7 +8,7 @@ from typing import Any
 
 from residual_audio.analysis.aggregate import block_table, stage_table
 from residual_audio.analysis.statistics import head_statistics
-from residual_audio.analysis.table import Table
+from residual_audio.table import Table
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from residual_audio.analysis.cores import on_cores
 from residual_audio.analysis.source import Source, each_site
-from residual_audio.analysis.table import Table
 from residual_audio.data.splits import grouped_folds
+from residual_audio.engine.jobs import on_cores
 from residual_audio.errors import DatasetError, InputError
 from residual_audio.metrics.bootstrap import bootstrap_mean
 from residual_audio.metrics.separability import (
@@ -23,6 +22,7 @@ from residual_audio.metrics.separability import (
 )
 from residual_audio.metrics.spectra import isometry
 from residual_audio.metrics.validate import Array
+from residual_audio.table import Table
 from residual_audio.types import Clip
 
 Advance = Callable[[int], None]

@@ -8,7 +8,6 @@ import numpy as np
 
 from residual_audio.analysis.dimension import HeadMeasures
 from residual_audio.analysis.source import Source, each_site
-from residual_audio.analysis.table import Table
 from residual_audio.metrics.similarity import (
     linear_cka,
     spectral_cosine,
@@ -18,6 +17,7 @@ from residual_audio.metrics.similarity import (
 )
 from residual_audio.metrics.spectra import isometry, shares
 from residual_audio.metrics.validate import Array
+from residual_audio.table import Table
 
 N_DIRECTIONS = 5
 MAX_CKA_CLIPS = 4000

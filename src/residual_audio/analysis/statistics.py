@@ -8,8 +8,8 @@ from typing import Any
 
 from residual_audio.analysis.aggregate import mean_and_std, metric_columns, ratio_of_means
 from residual_audio.analysis.columns import METRICS
-from residual_audio.analysis.table import Table
 from residual_audio.metrics.statistics import anova, by_group, compare_pairs, correlate
+from residual_audio.table import Table
 
 NOTE = (
     "The heads of one model are counted as they are, not as a sample of models: the tests say how "

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from residual_audio.capture.attention import window_grid
-from residual_audio.capture.direct import direct_path
+from residual_audio.capture.direct_pools import direct_path
 from residual_audio.capture.recorder import Arrays
 from residual_audio.models.encoder import Encoder
 from residual_audio.models.joint import JointHead

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from residual_audio.capture.attention import Attention, map_shapes
-from residual_audio.capture.direct import Direct
+from residual_audio.capture.direct_pools import Direct
 from residual_audio.capture.kind import Kind
 from residual_audio.capture.moments import TokenMoments
 from residual_audio.capture.pooled import Blocks, Heads, Stages

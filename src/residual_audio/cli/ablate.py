@@ -64,8 +64,8 @@ def run(
     run the encoder again and need --root for data sets that are files.
     """
     from residual_audio.ablation.study import METHODS, ablate, study_of
+    from residual_audio.adaptation.study import rows_of
     from residual_audio.errors import InputError
-    from residual_audio.evaluation.adapted_run import rows_of
     from residual_audio.store import open_store
 
     methods = method or ["direct"]

@@ -91,7 +91,7 @@ def compare(n_clips: int, peer_heads: int, seed: int) -> dict[str, Any]:
     import numpy as np
 
     from residual_audio.analysis.battery import measure
-    from residual_audio.analysis.cores import available_cores
+    from residual_audio.engine.jobs import available_cores
     from residual_audio.metrics.spectra import isometry
 
     n_heads, cores = sum(n for n, _ in STAGES), available_cores()

@@ -17,7 +17,7 @@ def run(
     json: options.Json = False,
 ) -> None:
     """Decode → front-end → encoder at the real tiny size on CPU: ours with 184 heads, and HF's."""
-    from residual_audio.capture.bench import bench_encode
+    from residual_audio.benchmarks.encode import bench_encode
 
     with progress("measuring", 3 * repeats, json) as advance:
         found = bench_encode(n_clips, batch_size, repeats, advance)

@@ -26,7 +26,7 @@ def run(
     direct_epoch_ratio: a training epoch inside the network / on the direct path.
     cached_epoch_ratio: a stage-3 epoch from the features / from saved states.
     """
-    from residual_audio.evaluation.bench_intervene import bench_intervene
+    from residual_audio.benchmarks.intervene import bench_intervene
 
     found = bench_intervene(model, n_clips, naive_heads, seed)
     if json:

@@ -26,7 +26,7 @@ def run(
 ) -> None:
     """Score FILES against free-text labels; scores of a file sum to 1 over the labels."""
     from residual_audio.errors import AudioError, InputError
-    from residual_audio.models.classify import classify
+    from residual_audio.evaluation.classify import classify
     from residual_audio.models.registry import load_model
 
     names = [label.strip() for label in labels.split(",") if label.strip()]

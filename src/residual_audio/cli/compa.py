@@ -43,7 +43,7 @@ def run(
     """
     from residual_audio.evaluation.compa import evaluate_compa
     from residual_audio.evaluation.differences import paired_differences
-    from residual_audio.evaluation.result_files import result_to_dict, write_result
+    from residual_audio.results import result_to_dict, write_result
 
     sets = []
     own = [option.partition("=")[0].replace("-", "_") for option in data_option or []]

@@ -35,10 +35,10 @@ def run(
     quiet: options.Quiet = False,
 ) -> None:
     """Text anisotropy, alignment or audio collapse? By rule, from scale-free numbers."""
-    from residual_audio.evaluation.clouds import clouds_of_model
-    from residual_audio.evaluation.compare import compare
-    from residual_audio.evaluation.prompts import find_prompts
+    from residual_audio.embeddings.prompts import find_prompts
     from residual_audio.files import write_json
+    from residual_audio.geometry.cards import compare
+    from residual_audio.geometry.clouds import clouds_of_model
     from residual_audio.provenance import collect
 
     ((data, split),) = inputs.load_datasets(

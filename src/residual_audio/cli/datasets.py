@@ -135,8 +135,8 @@ def make(
     quiet: options.Quiet = False,
 ) -> None:
     """Write synthetic sounds as wav files with a manifest.csv, to listen to or to use elsewhere."""
-    from residual_audio.data.export import write_dataset
     from residual_audio.data.registry import load_dataset
+    from residual_audio.data.written import write_dataset
     from residual_audio.errors import InputError
 
     if name != "synthetic":

@@ -22,7 +22,7 @@ def run(
     quiet: options.Quiet = False,
 ) -> None:
     """Embed FILES into `embeddings` [n, d], with names, model and sha256 in the header."""
-    from residual_audio.models.embed_files import embed_files
+    from residual_audio.embeddings.of_files import embed_files
     from residual_audio.models.registry import load_model
 
     loaded = load_model(model, device)

@@ -47,11 +47,11 @@ def run(
     Zero-shot: top-1, top-5, macro-F1, mAP, calibration. Retrieval: R@1/5/10, mAP@10 and median
     rank in both directions. Intervals resample groups of recordings, not clips.
     """
+    from residual_audio.embeddings.prompts import find_prompts
     from residual_audio.evaluation.differences import paired_differences
-    from residual_audio.evaluation.prompts import find_prompts
-    from residual_audio.evaluation.result_files import result_to_dict, write_result
     from residual_audio.evaluation.retrieval import evaluate_retrieval
     from residual_audio.evaluation.zero_shot import evaluate_zero_shot
+    from residual_audio.results import result_to_dict, write_result
 
     sets = inputs.load_datasets(dataset, root, data_option, fold, limit)
     results, paths = [], []

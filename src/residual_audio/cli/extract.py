@@ -65,7 +65,7 @@ def run(
     Continues where a stopped run left off. Exit code 3: done, but some clips were skipped.
     """
     from residual_audio.data.registry import load_dataset
-    from residual_audio.store import extract
+    from residual_audio.extraction.extraction import extract
 
     data = load_dataset(dataset, root, **options.parse_data_options(data_option))
     n_clips = len(data.select(limit=limit).clips)

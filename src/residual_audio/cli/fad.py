@@ -40,11 +40,12 @@ def run(
 
     Long files count as several windows; files are resampled whole.
     """
+    from residual_audio.embeddings.cached import audio_files
     from residual_audio.errors import InputError
-    from residual_audio.evaluation import fad, plots
-    from residual_audio.evaluation.embeddings import audio_files
-    from residual_audio.evaluation.result_files import result_to_dict, write_result
+    from residual_audio.generation import fad
     from residual_audio.models.registry import load_model
+    from residual_audio.report import figures_evaluation as plots
+    from residual_audio.results import result_to_dict, write_result
 
     if evaluated is None and save_stats is None:
         raise InputError(

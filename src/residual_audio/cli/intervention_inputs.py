@@ -11,9 +11,9 @@ import typer
 from residual_audio.cli.output import print_table, progress
 
 if TYPE_CHECKING:
-    from residual_audio.ablation.passes import Passes
-    from residual_audio.analysis.table import Table
+    from residual_audio.passes.kept import Passes
     from residual_audio.store import Store
+    from residual_audio.table import Table
 
 Run = Annotated[
     Path, typer.Argument(help="Run folder with a store that has heads and direct (see `extract`).")
@@ -39,9 +39,9 @@ def load_passes_of(
     quiet: bool,
 ) -> Passes:
     """The model and data set that a store was made from, and the features of its clips."""
-    from residual_audio.ablation.passes import load_passes
     from residual_audio.data.registry import load_dataset
     from residual_audio.models.registry import load_model
+    from residual_audio.passes.kept import load_passes
 
     about = store.manifest["asked"]["dataset"]
     loaded = load_model(model or store.manifest["model"]["name"], device)

@@ -37,10 +37,10 @@ def run(
     quiet: options.Quiet = False,
 ) -> None:
     """Means, medians, Friedman and Wilcoxon tests, agreement and a box plot; no personal data."""
-    from residual_audio.evaluation import plots
-    from residual_audio.evaluation.mushra import analyse_ratings
-    from residual_audio.evaluation.ratings import read_ratings
-    from residual_audio.evaluation.result_files import result_to_dict, write_result
+    from residual_audio.generation.mushra import analyse_ratings
+    from residual_audio.generation.ratings import read_ratings
+    from residual_audio.report import figures_evaluation as plots
+    from residual_audio.results import result_to_dict, write_result
 
     ratings = read_ratings(file, parse_scale(scale))
     found, used = analyse_ratings(

@@ -44,8 +44,8 @@ def symbolic(
     quiet: options.Quiet = False,
 ) -> None:
     """Pitch, rhythm, tonality and structure of GENERATED against REFERENCE, with intervals."""
-    from residual_audio.evaluation import symbolic as pieces
-    from residual_audio.evaluation.result_files import result_to_dict, write_result
+    from residual_audio.generation import symbolic as pieces
+    from residual_audio.results import result_to_dict, write_result
 
     left, right = pieces.read_folder(reference), pieces.read_folder(generated)
     found = pieces.compare_pieces(
@@ -104,9 +104,9 @@ def clap_score(
     quiet: options.Quiet = False,
 ) -> None:
     """Cosine of every prompt with its generated file, beside that of wrong prompts."""
-    from residual_audio.evaluation import clap_score as scores
-    from residual_audio.evaluation.result_files import result_to_dict, write_result
+    from residual_audio.generation import clap_score as scores
     from residual_audio.models.registry import load_model
+    from residual_audio.results import result_to_dict, write_result
 
     items = scores.read_prompts(prompts or folder, folder)
     loaded = load_model(model, device)
@@ -149,9 +149,9 @@ def report(
 ) -> None:
     """Distribution, CLAP, symbolic and listening measures of the same systems in one table."""
     from residual_audio.cli.mushra import parse_scale
-    from residual_audio.evaluation import music_report
-    from residual_audio.evaluation.result_files import slug, write_result
     from residual_audio.files import json_ready, write_json
+    from residual_audio.generation import music_report
+    from residual_audio.results import slug, write_result
 
     asked = music_report.read_study_file(study)
     loaded = None

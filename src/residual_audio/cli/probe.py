@@ -74,11 +74,11 @@ def measure(
     RankMe, effective rank, TwoNN, MLE, residual energy, modality gap, uniformity, alignment,
     hubness; intervals from half-samples of the groups.
     """
+    from residual_audio.embeddings.prompts import find_prompts
     from residual_audio.errors import InputError
-    from residual_audio.evaluation.clouds import clouds_of_files, clouds_of_model, clouds_of_run
-    from residual_audio.evaluation.probes import probe_matched
-    from residual_audio.evaluation.prompts import find_prompts
-    from residual_audio.evaluation.result_files import result_to_dict, write_result
+    from residual_audio.geometry.clouds import clouds_of_files, clouds_of_model, clouds_of_run
+    from residual_audio.geometry.probes import probe_matched
+    from residual_audio.results import result_to_dict, write_result
 
     files = list(sources or [])
     if text and len(text) != len(files):
@@ -181,10 +181,11 @@ def study(
     """Correlate every probe with every score over (model × benchmark) cells."""
     from dataclasses import replace
 
+    from residual_audio import results as result_files
     from residual_audio.errors import InputError
-    from residual_audio.evaluation import plots, result_files
-    from residual_audio.evaluation import study as studies
     from residual_audio.files import write_json
+    from residual_audio.geometry import correlates as studies
+    from residual_audio.report import figures_evaluation as plots
 
     if (from_table is None) == (not sources):
         raise InputError("give either result files and folders, or --from-table FILE")

@@ -67,15 +67,15 @@ def compare(
     quiet: options.Quiet = False,
 ) -> None:
     """Every adaptation on the same grouped folds, in one table: RUN/tables/adapted.csv."""
-    from residual_audio.evaluation.adapted_run import adapt, rows_of
-    from residual_audio.evaluation.result_files import write_result
-    from residual_audio.reweight.files import save_gains
+    from residual_audio.adaptation.study import adapt, rows_of
+    from residual_audio.results import write_result
+    from residual_audio.reweight.gain_files import save_gains
     from residual_audio.store import open_store
 
     store = open_store(run)
     more = None
     if network:
-        from residual_audio.evaluation.network_methods import network_methods
+        from residual_audio.adaptation.network_methods import network_methods
 
         given = options.parse_data_options(data_option)
         rows = rows_of(store, fold)
@@ -109,7 +109,7 @@ def compare(
 
 
 def _ensemble(store: Any, name: str, model: str | None, device: str) -> Any:
-    from residual_audio.evaluation.prompts import embed_classes, find_prompts
+    from residual_audio.embeddings.prompts import embed_classes, find_prompts
     from residual_audio.models.registry import load_model
 
     loaded = load_model(model or store.manifest["model"]["name"], device)
@@ -159,9 +159,9 @@ def fit(
     """
     from dataclasses import replace
 
-    from residual_audio.evaluation.adapted_run import fit_whole, rows_of
-    from residual_audio.evaluation.methods import DEFAULTS, RATES, Residual
-    from residual_audio.reweight.files import save_gains
+    from residual_audio.adaptation.methods import DEFAULTS, RATES, Residual
+    from residual_audio.adaptation.study import fit_whole, rows_of
+    from residual_audio.reweight.gain_files import save_gains
     from residual_audio.reweight.gains import moved, n_gains
     from residual_audio.reweight.spectra import Components
     from residual_audio.store import open_store
@@ -187,7 +187,7 @@ def fit(
         )
         found = fit_whole(store, how, folds=fold, seed=seed)
     else:
-        from residual_audio.evaluation.network_methods import GAINS, NetworkResidual, Rooms
+        from residual_audio.adaptation.network_methods import GAINS, NetworkResidual, Rooms
 
         given = options.parse_data_options(data_option)
         rows = rows_of(store, fold)
@@ -228,7 +228,7 @@ def retention(
     Runs the encoder. Everything is chosen on the training part of a fold and scored on its test
     part: RUN/tables/retention_network.csv and pruning.csv.
     """
-    from residual_audio.evaluation.adapted_run import retain_and_prune, rows_of
+    from residual_audio.adaptation.study import retain_and_prune, rows_of
     from residual_audio.report.write import write_tables
     from residual_audio.store import open_store
 
@@ -266,10 +266,10 @@ def transfer(
     json: options.Json = False,
 ) -> None:
     """What gains bring, or cost, on data they were not fitted on."""
-    from residual_audio.evaluation.adapted_run import rows_of
-    from residual_audio.evaluation.problem import problem_of
-    from residual_audio.evaluation.transfer import transfer as apply
-    from residual_audio.reweight.files import load_gains
+    from residual_audio.adaptation.problem import problem_of
+    from residual_audio.adaptation.study import rows_of
+    from residual_audio.adaptation.transfer import transfer as apply
+    from residual_audio.reweight.gain_files import load_gains
     from residual_audio.store import open_store
 
     loaded = load_gains(gains)

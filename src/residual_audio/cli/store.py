@@ -104,7 +104,7 @@ def export(
 ) -> None:
     """Copy everything into one HDF5, Zarr or NPZ file."""
     from residual_audio.store import open_store
-    from residual_audio.store.export import export_store
+    from residual_audio.store.other_formats import export_store
 
     written = export_store(open_store(path), to, overwrite)
     if json:

@@ -41,11 +41,11 @@ def run(
     studies are kept in RUN/sweeps (direct.db, or both.db with --network): the same command
     continues them.
     """
-    from residual_audio.analysis.table import from_rows
-    from residual_audio.evaluation.adapted_run import rows_of
-    from residual_audio.evaluation.problem import folds_of, problem_of
-    from residual_audio.evaluation.sweep import sweep
+    from residual_audio.adaptation.problem import folds_of, problem_of
+    from residual_audio.adaptation.study import rows_of
+    from residual_audio.adaptation.sweep import sweep
     from residual_audio.store import open_store
+    from residual_audio.table import from_rows
 
     store = open_store(run)
     rows = rows_of(store, fold)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from residual_audio.data.audio_files import Files, below
 from residual_audio.data.base import Card, Dataset, Pair
-from residual_audio.data.files import Files, below
 from residual_audio.data.tables import Row, read_csv
 from residual_audio.errors import DatasetError
 from residual_audio.types import Clip

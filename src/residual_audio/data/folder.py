@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from residual_audio.data.audio_files import is_audio, nfc, readable, walk_audio
 from residual_audio.data.base import Card, Dataset
-from residual_audio.data.files import is_audio, nfc, readable, walk_audio
 from residual_audio.errors import DatasetError, InputError
 from residual_audio.types import Clip
 

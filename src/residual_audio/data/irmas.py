@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from residual_audio.data.audio_files import LayoutError, below, nfc, walk_audio
 from residual_audio.data.base import Card, Dataset
-from residual_audio.data.files import LayoutError, below, nfc, walk_audio
 from residual_audio.types import Clip
 
 LABELS = {

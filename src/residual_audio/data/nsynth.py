@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from residual_audio.data.audio_files import Files, below, readable
 from residual_audio.data.base import Card, Dataset
-from residual_audio.data.files import Files, below, readable
 from residual_audio.data.tables import read_json
 from residual_audio.errors import DatasetError
 from residual_audio.types import Clip

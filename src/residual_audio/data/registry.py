@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from residual_audio.data.audio_files import LayoutError
 from residual_audio.data.base import Card, Dataset
-from residual_audio.data.files import LayoutError
 from residual_audio.errors import DatasetError, InputError
 
 # name → module in this package

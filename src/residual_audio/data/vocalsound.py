@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path, PurePosixPath
 
+from residual_audio.data.audio_files import Files, below, is_audio
 from residual_audio.data.base import Card, Dataset
-from residual_audio.data.files import Files, below, is_audio
 from residual_audio.data.tables import read_json
 from residual_audio.errors import DatasetError
 from residual_audio.types import Clip

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from residual_audio import provenance
+from residual_audio.embeddings.cached import Embedding, embed_clips, embed_texts, need_text
 from residual_audio.errors import DatasetError
-from residual_audio.evaluation.embeddings import Embedding, embed_clips, embed_texts, need_text
 from residual_audio.metrics import compa as metrics
 from residual_audio.metrics import uncertainty
 from residual_audio.types import Result, Score

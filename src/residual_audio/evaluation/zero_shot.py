@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from residual_audio import provenance
+from residual_audio.embeddings.cached import Embedding, embed_clips
+from residual_audio.embeddings.prompts import Prompts, embed_classes
 from residual_audio.errors import DatasetError, StoreError
-from residual_audio.evaluation.embeddings import Embedding, embed_clips
-from residual_audio.evaluation.prompts import Prompts, embed_classes
 from residual_audio.metrics import classification as metrics
 from residual_audio.metrics import uncertainty
 from residual_audio.store import Store

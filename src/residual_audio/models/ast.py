@@ -11,8 +11,8 @@ import torch
 from residual_audio.audio import specs
 from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.errors import ModelError
+from residual_audio.models.checkpoint_files import read_json
 from residual_audio.models.clap import AudioTextModel
-from residual_audio.models.files import read_json
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.hf import find_folder, read_folder_weights
 from residual_audio.models.joint import Identity

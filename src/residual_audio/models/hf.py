@@ -13,8 +13,8 @@ from torch import Tensor
 from residual_audio.audio import specs
 from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.errors import ModelError
+from residual_audio.models.checkpoint_files import read_json, write_folder
 from residual_audio.models.clap import AudioTextModel
-from residual_audio.models.files import read_json, write_folder
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.hub import hub_reachable

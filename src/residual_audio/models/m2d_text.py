@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import nn
 
 from residual_audio.errors import ModelError
-from residual_audio.models.files import read_json
+from residual_audio.models.checkpoint_files import read_json
 from residual_audio.models.hf import read_folder_weights
 from residual_audio.models.joint import MLP, Identity, JointHead, Linear
 from residual_audio.models.text import (

@@ -11,8 +11,8 @@ from torch import nn
 
 from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.errors import ModelError
+from residual_audio.models.checkpoint_files import WEIGHTS, read_json, write_folder
 from residual_audio.models.clap import AudioTextModel
-from residual_audio.models.files import WEIGHTS, read_json, write_folder
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import HEADS

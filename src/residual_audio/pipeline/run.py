@@ -128,7 +128,7 @@ class _Run:
             self.echo(f"{name:9} left out · {error}")
 
     def extract(self) -> Store:
-        from residual_audio.store import extract
+        from residual_audio.extraction.extraction import extract
 
         job = self.job
         kinds = list(CAPTURE)
@@ -150,7 +150,7 @@ class _Run:
         return made.store
 
     def analyse(self, store: Store) -> tuple[list[Path], str]:
-        from residual_audio.analysis.run import PARTS, Options, analyse
+        from residual_audio.analysis.study import PARTS, Options, analyse
         from residual_audio.report.write import write_analysis
 
         parts = frozenset(PARTS) - ({"kernel", "intervals", "curves"} if self.job.quick else set())
@@ -160,8 +160,8 @@ class _Run:
         return written, f"{n_heads} heads, {len(analysis.tables)} tables"
 
     def ablate(self, store: Store) -> tuple[list[Path], str]:
-        from residual_audio.ablation.passes import load_passes
         from residual_audio.ablation.study import ablate, study_of
+        from residual_audio.passes.kept import load_passes
         from residual_audio.report.write import write_tables
 
         quick = self.job.quick
@@ -178,10 +178,10 @@ class _Run:
         return write_tables(self.out, tables), f"{len(tables)} tables, blocks exactly on {n} clips"
 
     def reweight(self, store: Store) -> tuple[list[Path], str]:
-        from residual_audio.evaluation.adapted_run import adapt
-        from residual_audio.evaluation.result_files import write_result
+        from residual_audio.adaptation.study import adapt
         from residual_audio.report.write import write_tables
-        from residual_audio.reweight.files import save_gains
+        from residual_audio.results import write_result
+        from residual_audio.reweight.gain_files import save_gains
 
         quick = self.job.quick
         found = adapt(
@@ -198,8 +198,8 @@ class _Run:
         return written, f"{len(found.rows)} methods on grouped folds"
 
     def evaluate(self, store: Store) -> tuple[list[Path], str]:
-        from residual_audio.evaluation.result_files import write_result
         from residual_audio.evaluation.zero_shot import evaluate_store
+        from residual_audio.results import write_result
 
         result = evaluate_store(store, seed=self.job.seed)
         items = result.per_item or {}
@@ -256,7 +256,7 @@ class _Run:
         return [*drawn, page], f"{n_figures} figures and {page.name}"
 
     def _result(self) -> Result | None:
-        from residual_audio.evaluation.result_files import read_result
+        from residual_audio.results import read_result
 
         found = sorted((self.out / "results").glob("*zero-shot*.json"))
         return read_result(found[0]) if found and "evaluate" not in self.left_out else None

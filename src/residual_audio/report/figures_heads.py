@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from residual_audio.analysis.table import Table
+    from residual_audio.table import Table
 
 PANELS = ("pca_90", "pca_99", "twonn", "mle", "pr", "eff_rank", "evr_pc1", "ln_ratio")
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from residual_audio.analysis.table import Table
 from residual_audio.report.inputs import MissingTable, Tables
 from residual_audio.report.style import COLUMN, PAGE, STAGE_COLOURS, stage_colour, stage_legend
+from residual_audio.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

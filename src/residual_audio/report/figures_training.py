@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from residual_audio.analysis.table import Table, from_rows
 from residual_audio.errors import InputError
 from residual_audio.report.inputs import Tables
 from residual_audio.report.style import PAGE, STAGE_COLOURS, stage_colour
+from residual_audio.table import Table, from_rows
 from residual_audio.types import Head
 
 if TYPE_CHECKING:

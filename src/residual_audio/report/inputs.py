@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from residual_audio.analysis.table import Table, read_csv
 from residual_audio.errors import InputError
 from residual_audio.report.tables import read_parquet
+from residual_audio.table import Table, read_csv
 
 
 class MissingTable(InputError):

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from residual_audio.analysis.columns import BY_NAME, STAGE_TABLE
-from residual_audio.analysis.table import Table
 from residual_audio.files import write_text
 from residual_audio.report.tables import latex, markdown, number, p_value
+from residual_audio.table import Table
 
 
 @dataclass(frozen=True)

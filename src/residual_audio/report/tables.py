@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from residual_audio.analysis.table import Table
 from residual_audio.files import write_bytes
+from residual_audio.table import Table
 
 NO_VALUE = "–"
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from residual_audio.analysis.columns import PREFIXES
 from residual_audio.analysis.result import Analysis
-from residual_audio.analysis.table import Table
 from residual_audio.files import read_json, write_json
 from residual_audio.report.paper import (
     Printed,
@@ -19,6 +18,7 @@ from residual_audio.report.paper import (
     stage_rows,
 )
 from residual_audio.report.tables import write_csv, write_parquet
+from residual_audio.table import Table
 
 PARQUET = {"spectra", "similarity"}
 """Tables too long to read: one row an eigenvalue, or a pair of heads."""

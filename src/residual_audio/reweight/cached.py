@@ -8,9 +8,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from residual_audio.ablation.exact import Audio, Batches
 from residual_audio.errors import InputError
 from residual_audio.models.encoder import Edit, Encoded, Features, State, States
+from residual_audio.passes.kept import Audio, Batches
 from residual_audio.reweight.fit import Embed
 
 # states of more than this are not kept: the passes start from the features instead

@@ -16,7 +16,7 @@ import torch
 from scipy.linalg import cho_factor, cho_solve
 from torch import Tensor
 
-from residual_audio.reweight.direct import DirectTerms
+from residual_audio.reweight.terms import DirectTerms
 from residual_audio.types import FloatArray
 
 

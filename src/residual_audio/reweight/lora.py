@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from residual_audio.ablation.units import blocks_of
 from residual_audio.errors import InputError
 from residual_audio.models.encoder import Edit, Encoded
-from residual_audio.types import Site
+from residual_audio.types import Site, blocks_of
 
 
 class LowRank(nn.Module):

@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from residual_audio.ablation.units import blocks_of
 from residual_audio.errors import InputError
 from residual_audio.models.encoder import Edit, Encoded
 from residual_audio.reweight.gains import check_gains, unit_kind
-from residual_audio.types import Gains, Head, Site
+from residual_audio.types import Gains, Head, Site, blocks_of
 
 
 class NetworkGains(nn.Module):

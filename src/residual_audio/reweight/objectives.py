@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from residual_audio.ablation.judge import Judge
 from residual_audio.errors import InputError
+from residual_audio.judge.answers import Judge
 
 Objective = Callable[[Tensor, Tensor], Tensor]
 """(joint embeddings of a batch, their clip numbers) → a number to make small."""

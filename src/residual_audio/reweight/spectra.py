@@ -8,13 +8,12 @@ from typing import Literal
 
 import numpy as np
 
-from residual_audio.ablation.contributions import Contributions
-from residual_audio.ablation.units import parse_unit
+from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
 from residual_audio.metrics.moments import Moments
 from residual_audio.metrics.spectra import fit_spectrum, pca_dimension, spectrum_of_moments
 from residual_audio.reweight.gains import coarse, unit_kind
-from residual_audio.types import FloatArray, Head, Site, Spectrum
+from residual_audio.types import FloatArray, Head, Site, Spectrum, parse_unit
 
 Axes = Literal["pca", "rotated", "random"]
 """`rotated`: the same subspace, axes turned at random; `random`: random directions of the space."""

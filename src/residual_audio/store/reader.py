@@ -14,8 +14,6 @@ from residual_audio.errors import InputError, StoreError
 from residual_audio.metrics.moments import Moments, merge_all
 from residual_audio.store import clips as clip_index
 from residual_audio.store.clips import ClipTable, read_clips
-from residual_audio.store.direct import Contributions, DirectReader
-from residual_audio.store.joint import apply_joint
 from residual_audio.store.manifest import NAME, read_manifest
 from residual_audio.store.packing import unpack
 from residual_audio.store.shards import is_sampled, shift_rows
@@ -213,12 +211,16 @@ class Store:
 
     def to_joint(self, latent: Array) -> Array:
         """[n, latent] → [n, d], not normalised, as the model's joint head does it."""
+        from residual_audio.direct.joint import apply_joint
+
         return apply_joint(self.joint, self.operator, latent)
 
     # --- direct path
 
     @cached_property
-    def direct(self) -> DirectReader:
+    def direct(self) -> Any:
+        from residual_audio.direct.operators import DirectReader
+
         if "direct" not in self.kinds:
             raise StoreError(
                 f"the store in '{self.folder}' has no direct path: extract again with "
@@ -235,8 +237,10 @@ class Store:
         site = self.site_of(unit)[0] if isinstance(unit, Head) else None
         return self.direct.contribution(unit, site)
 
-    def contributions(self) -> Contributions:
+    def contributions(self) -> Any:
         """Every unit's contribution, computed when asked for; they sum to `latent()`."""
+        from residual_audio.direct.operators import Contributions
+
         _ = self.direct
         return Contributions(self.sites, self.contribution)
 

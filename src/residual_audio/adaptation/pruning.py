@@ -1,0 +1,147 @@
+"""Heads taken out of the weights in order of a score: what is left of the accuracy, and the time.
+
+Scores are computed on the training part of each fold, accuracy on its test part, with the pruned
+encoder itself; the mean of a removed head (over training clips) stays in the bias.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from residual_audio.adaptation.problem import Problem
+from residual_audio.data.splits import Folds
+from residual_audio.engine.cores import stream_clips
+from residual_audio.metrics import classification, uncertainty
+from residual_audio.metrics.separability import fisher
+from residual_audio.passes.kept import Passes
+from residual_audio.reweight.prune import prune_heads
+from residual_audio.types import FloatArray, Head, Site
+
+TIMED_CLIPS = 8
+
+
+def head_scores(problem: Problem, rows: np.ndarray, seed: int = 0) -> dict[str, FloatArray]:
+    """Importance of every head by these clips, higher is more important.
+
+    `direct`: what the margin of the right class loses without the head's contribution. `spread`:
+    the contribution's variance. `fisher`: between- over within-class variance. `random`: a draw.
+    """
+    heads = [head for site in problem.sites for head in site.heads]
+    parts = np.stack([problem.direct.head(head)[rows] for head in heads])  # head clip D
+    parts = parts - parts.mean(1, keepdims=True)
+    latent, codes = problem.latent[rows], problem.codes[rows]
+
+    def margin(x: FloatArray) -> float:
+        with torch.no_grad():
+            joint = problem.from_latent(torch.from_numpy(np.asarray(x, np.float32)))
+        scores = problem.scores(joint)
+        right = scores[np.arange(len(codes)), codes]
+        others = np.where(np.arange(scores.shape[1]) == codes[:, None], -np.inf, scores)
+        return float((right - others.max(1)).mean())
+
+    whole = margin(latent)
+    pooled = [np.asarray(problem.vectors(str(head)))[rows] for head in heads]
+    return {
+        "direct": np.array([whole - margin(latent - part) for part in parts]),
+        "spread": parts.var(1).sum(-1),
+        "fisher": np.array([float(np.ravel(fisher(x[None], codes))[0]) for x in pooled]),
+        "random": np.random.default_rng(seed).random(len(heads)),
+    }
+
+
+def removable(sites: Sequence[Site], scores: FloatArray) -> list[Head]:
+    """Heads, least important first; the most important one of every block stays."""
+    heads = [head for site in sites for head in site.heads]
+    by_head = dict(zip(heads, scores.tolist(), strict=True))
+    last = {max(site.heads, key=by_head.__getitem__) for site in sites if site.n_heads}
+    return sorted((h for h in heads if h not in last), key=by_head.__getitem__)
+
+
+def pruning_curves(
+    problem: Problem,
+    folds: Folds,
+    passes: Passes,
+    shares: Sequence[float] = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9),
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> list[dict[str, Any]]:
+    """One row an order and share of heads removed: accuracy, paired loss, seconds a clip."""
+    n_heads = sum(site.n_heads for site in problem.sites)
+    counts = [round(share * n_heads) for share in shares]
+    hits: dict[str, FloatArray] = {}
+    seconds: dict[tuple[str, int], tuple[float, float]] = {}
+    for fold in range(len(folds)):
+        train, test = folds.train(fold), folds.test(fold)
+        means = _means(problem, train)
+        for order, scores in head_scores(problem, train, seed).items():
+            queue = removable(problem.sites, scores)
+            found = hits.setdefault(order, np.full((len(counts), len(problem)), np.nan))
+            for i, count in enumerate(counts):
+                if progress is not None:
+                    progress(f"{count} heads out by {order}, fold {folds.names[fold]}")
+                gone = queue[:count]
+                small = prune_heads(passes.model.encoder, gone, means)
+                top = problem.scores(_joint(passes, small, test)).argmax(1)
+                found[i, test] = top == problem.codes[test]
+                if fold == 0:
+                    seconds[order, i] = _times(passes, small)
+    base = (classification.true_rank(problem.scores(problem.joint), problem.codes) == 1) * 1.0
+    rows = []
+    for order, found in hits.items():
+        for i, count in enumerate(counts):
+            gap = uncertainty.paired_difference(found[i], base, groups=problem.groups, seed=seed)
+            whole, pruned = seconds[order, i]
+            rows.append(
+                {
+                    "order": order,
+                    "removed": min(count, len(queue)),
+                    "top1": float(found[i].mean()),
+                    "loss": -gap.value,
+                    "loss_low": -gap.high,
+                    "loss_high": -gap.low,
+                    "seconds": pruned,
+                    "time_saved": 1 - pruned / whole,
+                    "n": len(problem),
+                }
+            )
+    return rows
+
+
+def _means(problem: Problem, rows: np.ndarray) -> dict[Site, torch.Tensor]:
+    """[head, d_head] of each attention site: the heads' mean outputs."""
+    found = {}
+    for site in problem.sites:
+        if site.n_heads:
+            vectors = [np.asarray(problem.vectors(str(head)))[rows].mean(0) for head in site.heads]
+            found[site] = torch.from_numpy(np.stack(vectors).astype(np.float32))
+    return found
+
+
+@torch.inference_mode()
+def _joint(passes: Passes, encoder: Any, rows: np.ndarray) -> FloatArray:
+    def work(part: torch.Tensor, _: Sequence[int]) -> torch.Tensor:
+        return passes.model.joint(encoder.encode(passes.take(part)))
+
+    first = passes.features[0] if isinstance(passes.features, tuple) else passes.features
+    index = torch.as_tensor(rows, device=first.device)
+    batches = ((some, range(len(some))) for some in index.split(64))
+    return torch.cat(list(stream_clips(work, batches))).cpu().numpy()
+
+
+@torch.inference_mode()
+def _times(passes: Passes, small: Any, repeats: int = 5) -> tuple[float, float]:
+    """Seconds a clip of the whole and of the pruned encoder, in turn, best of several."""
+    features = passes.take(slice(0, TIMED_CLIPS))
+    best = [np.inf, np.inf]
+    for _ in range(repeats):
+        for i, encoder in enumerate((passes.model.encoder, small)):
+            start = time.perf_counter()
+            encoder.encode(features)
+            best[i] = min(best[i], time.perf_counter() - start)
+    n = min(TIMED_CLIPS, len(passes))
+    return best[0] / n, best[1] / n

@@ -1,0 +1,67 @@
+"""Gains on data they were not fitted on: what they bring there, and what they cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from residual_audio.adaptation.problem import Problem
+from residual_audio.errors import InputError
+from residual_audio.metrics import classification, uncertainty
+from residual_audio.passes.kept import Passes
+from residual_audio.reweight.gains import check_fits, n_gains
+from residual_audio.reweight.network import NetworkGains
+from residual_audio.reweight.terms import apply_direct
+from residual_audio.types import FloatArray, Gains
+
+
+def embed_with(problem: Problem, gains: Gains, passes: Passes | None = None) -> FloatArray:
+    """Joint embeddings [clip, d] of a problem's clips with gains in place."""
+    model = problem.about.get("model", {})
+    check_fits(gains, problem.sites, problem.latent.shape[1], model.get("sha256"))
+    with torch.no_grad():
+        if gains.path == "direct":
+            latent = torch.from_numpy(apply_direct(problem.direct, gains))
+            return problem.from_latent(latent).numpy()
+        if passes is None:
+            raise InputError("gains inside the network need the model and the data set to run")
+        acting = NetworkGains(gains, problem.sites)
+        out = np.empty_like(problem.joint)
+        for clips, features in passes.batches():
+            encoded = passes.model.encoder.encode(features, edit=acting.edit())
+            out[clips.numpy()] = passes.model.joint(acting.output(encoded)).numpy()
+        return out
+
+
+def transfer(
+    problem: Problem, gains: Gains, passes: Passes | None = None, seed: int = 0
+) -> dict[str, Any]:
+    """Zero-shot before and with the gains on every clip, with the paired difference."""
+    after = problem.scores(embed_with(problem, gains, passes))
+    before = problem.scores(problem.joint)
+    hits = [
+        (classification.true_rank(s, problem.codes) == 1).astype(np.float64)
+        for s in (before, after)
+    ]
+    gap = uncertainty.paired_difference(hits[1], hits[0], groups=problem.groups, seed=seed)
+    f1 = [
+        float(classification.macro_f1(problem.codes, s.argmax(1), len(problem.classes))[0])
+        for s in (before, after)
+    ]
+    fitted = dict(gains.fitted_on)
+    return {
+        "fitted_on": (fitted.get("dataset") or {}).get("name"),
+        "applied_to": (problem.about.get("dataset") or {}).get("name"),
+        "path": gains.path,
+        "gains": n_gains(gains),
+        "n": len(problem),
+        "top1_before": float(hits[0].mean()),
+        "top1_after": float(hits[1].mean()),
+        "gain": gap.value,
+        "gain_low": gap.low,
+        "gain_high": gap.high,
+        "macro_f1_before": f1[0],
+        "macro_f1_after": f1[1],
+    }

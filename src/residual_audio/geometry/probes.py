@@ -1,0 +1,151 @@
+"""Geometry probes: what the shape of the two clouds says, without labels.
+
+Intervals are value ± 1.96 × the spread over half-samples of the groups, drawn without replacement.
+Half-samples vary as the full sample does, and, unlike a bootstrap with replacement, hold no
+duplicates, which would lower every rank and put nearest neighbours at distance zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from residual_audio import provenance
+from residual_audio.errors import InputError
+from residual_audio.geometry.clouds import Clouds, halves, thin
+from residual_audio.metrics import dimension, geometry, spectra
+from residual_audio.metrics.neighbours import neighbour_distances
+from residual_audio.types import Result, Score
+
+Array = npt.NDArray[Any]
+
+KS = (1, 5, 10)
+NEIGHBOURS = 20
+N_HALVES = 50
+
+
+def measure(clouds: Clouds) -> tuple[dict[str, float], dict[str, str]]:
+    """Every probe by name, and the reason where it is NaN."""
+    values, reasons = _side("audio", clouds.audio)
+    if clouds.text is None:
+        return values, reasons | {"text": "no text side: cross-modal probes are left out"}
+    of_text, why = _side("text", clouds.text)
+    values |= of_text
+    reasons |= why
+    gap = geometry.modality_gap(clouds.audio, clouds.text)
+    values |= {"gap_l2": gap.l2, "gap_cosine": gap.cosine, "gap_angle_deg": gap.angle_deg}
+    # which side becomes a hub when the other one asks
+    for side, queries, items in (
+        ("audio", clouds.text, clouds.audio),
+        ("text", clouds.audio, clouds.text),
+    ):
+        hubs = geometry.hubness(queries, items)
+        values |= {f"hubness_{side}": hubs.skewness, f"never_retrieved_{side}": hubs.never}
+    if len(clouds.pairs):
+        a, t = clouds.audio[clouds.pairs[:, 0]], clouds.text[clouds.pairs[:, 1]]
+        first = np.unique(clouds.pairs[:, 0], return_index=True)[1]
+        values |= {
+            "alignment": geometry.alignment(a, t),
+            "pair_auc": geometry.pair_auc(clouds.audio, clouds.text, clouds.pairs),
+            "mutual_neighbours": geometry.mutual_neighbours(a[first], t[first]),
+        }
+    else:
+        reasons["alignment"] = "which audio goes with which text is not known"
+    return values, reasons
+
+
+def _side(side: str, x: Array) -> tuple[dict[str, float], dict[str, str]]:
+    sigma = np.linalg.svd(x, compute_uv=False)
+    energy = geometry.residual_energy(x, KS, sigma)
+    distances = neighbour_distances(x, k=min(NEIGHBOURS, max(2, len(x) - 1)))
+    two_nn, mle = dimension.two_nn(distances), dimension.mle(distances)
+    values = {
+        f"rankme_{side}": geometry.rank_me(x, sigma),
+        f"effective_rank_{side}": float(spectra.effective_rank(spectra.eigenspectrum(x))[0]),
+        f"twonn_{side}": float(two_nn.value[0]),
+        f"mle_{side}": float(mle.value[0]),
+        **{f"residual_energy_{k}_{side}": energy[k] for k in KS},
+        f"mean_cosine_{side}": geometry.mean_cosine(x),
+        f"uniformity_{side}": geometry.uniformity(x),
+    }
+    reasons = {}
+    for name, estimate in ((f"twonn_{side}", two_nn), (f"mle_{side}", mle)):
+        if estimate.reason[0]:
+            reasons[name] = estimate.reason[0]
+    if math.isnan(values[f"effective_rank_{side}"]):
+        reasons[f"effective_rank_{side}"] = "constant: all vectors are the same"
+    return values, reasons
+
+
+def probe(
+    clouds: Clouds,
+    *,
+    n_halves: int = N_HALVES,
+    seed: int = 0,
+    advance: Callable[[int], object] | None = None,
+) -> Result:
+    """All probes of one model on one data set, with intervals."""
+    values, reasons = measure(clouds)
+    rng = np.random.default_rng(seed)
+    samples: dict[str, list[float]] = {name: [] for name in values}
+    for _ in range(n_halves if len(np.unique(clouds.groups)) >= 4 else 0):
+        found, _ = measure(halves(clouds, rng))
+        for name in values:
+            samples[name].append(found.get(name, math.nan))
+        if advance is not None:
+            advance(1)
+    n_audio = len(clouds.audio)
+    n_text = 0 if clouds.text is None else len(clouds.text)
+    scores = []
+    for name, value in values.items():
+        drawn = np.array(samples[name])
+        known = drawn[np.isfinite(drawn)]
+        half = 1.96 * known.std(ddof=1) if len(known) > max(1, len(drawn) // 2) else math.nan
+        n = n_text if name.endswith("_text") else n_audio
+        scores.append(Score(name, value, value - half, value + half, n, None))
+    return Result(
+        task="probe",
+        model=clouds.model,
+        dataset=clouds.dataset,
+        split=clouds.split,
+        scores=tuple(scores),
+        details={
+            "n_audio": n_audio,
+            "n_text": n_text,
+            "n_pairs": len(clouds.pairs),
+            "n_groups": len(np.unique(clouds.groups)),
+            "dimension": clouds.audio.shape[1],
+            "reasons": reasons,
+        },
+        provenance=provenance.collect(
+            seed=seed, intervals=f"95%, {n_halves} half-samples of groups"
+        )
+        | {name: value for name, value in clouds.provenance.items() if name != "seed"},
+    )
+
+
+def probe_matched(
+    clouds: Sequence[Clouds],
+    *,
+    n: int | None = None,
+    n_halves: int = N_HALVES,
+    seed: int = 0,
+    advance: Callable[[int], object] | None = None,
+) -> list[Result]:
+    """Probe several models at the same number of audio and of text rows: that of the smallest."""
+    if not clouds:
+        raise InputError("there are no embeddings to probe")
+    n_audio = min([len(c.audio) for c in clouds] + ([n] if n else []))
+    texts = [len(c.text) for c in clouds if c.text is not None]
+    n_text = min(texts + ([n] if n else [])) if texts else 0
+    thinned = [
+        c
+        if len(c.audio) == n_audio and (c.text is None or len(c.text) == n_text)
+        else thin(c, n_audio, n_text, seed)
+        for c in clouds
+    ]
+    return [probe(c, n_halves=n_halves, seed=seed, advance=advance) for c in thinned]

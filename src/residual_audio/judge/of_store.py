@@ -1,0 +1,85 @@
+"""What interventions take from a store, so that no model is loaded: clips, answers, joint head."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from residual_audio.errors import InputError, StoreError
+from residual_audio.judge.answers import Judge
+from residual_audio.models.joint import HEADS, JointHead
+from residual_audio.store import Store
+from residual_audio.types import Clip
+
+
+def clips_of(store: Store) -> tuple[Clip, ...]:
+    """The clips that have rows, without their sound."""
+    table = store.clips
+    return tuple(
+        Clip(
+            id=table["id"][i],
+            label=table["label"][i],
+            captions=tuple(table["captions"][i]),
+            fold=None if table["fold"][i] is None else int(table["fold"][i]),
+            group=table["group"][i],
+        )
+        for i in range(len(table))
+    )
+
+
+def joint_head(store: Store) -> JointHead:
+    """The model's joint head as a torch module, differentiable in the latent."""
+    about = store.joint
+    if about is None or about["kind"] not in HEADS:
+        raise StoreError(
+            "this model's joint embedding is not a function of the pooled latent: its direct path "
+            "ends before it, so direct ablation and direct gains are not defined"
+        )
+    head = HEADS[about["kind"]](**about["config"])
+    state = {
+        name: torch.from_numpy(np.array(store.operator(f"joint/{name}")))
+        for name in head.state_dict()
+    }
+    head.load_state_dict(state)
+    for name, module in head.named_modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            module.eps = about["norm_eps"][f"joint/{name}"]
+    return head.eval().requires_grad_(False)
+
+
+def class_judge(store: Store, texts: Tensor | None = None) -> Judge:
+    """Answers by class, against the class prompts of the store (or other texts of the classes)."""
+    classes = store.classes
+    found = store.class_embeddings() if texts is None else texts.numpy()
+    if found is None:
+        raise StoreError(
+            "this store was made with a model that has no text side: there are no class prompts "
+            "to answer with"
+        )
+    clips = store.clips
+    if all(label is None for label in clips["label"]):
+        raise InputError(
+            f"none of the {len(clips)} clips of this store has a label: this needs labelled clips"
+        )
+    return Judge.for_labels(list(clips["label"]), classes, np.array(found), store.logit_scale)
+
+
+def caption_judge(store: Store) -> Judge:
+    """Answers by caption: the captions among the dictionary's texts, each right for its clips."""
+    texts, rows = store.texts()
+    if rows is None:
+        raise StoreError("this store was made with a model that has no text side")
+    place = {text: i for i, text in enumerate(texts)}
+    captions = store.clips["captions"]
+    used = sorted({place[c] for own in captions for c in own if c in place})
+    column = {text: i for i, text in enumerate(used)}
+    positive = torch.zeros(len(captions), len(used), dtype=torch.bool)
+    for clip, own in enumerate(captions):
+        for caption in own:
+            if caption in place:
+                positive[clip, column[place[caption]]] = True
+    if not used or not bool(positive.any(1).all()):
+        missing = int((~positive.any(1)).sum()) if used else len(captions)
+        raise InputError(f"{missing} of {len(captions)} clips have no caption in the store's texts")
+    return Judge(torch.from_numpy(np.array(rows)[used]), positive, store.logit_scale)

@@ -1,0 +1,165 @@
+"""Gains on the direct path: latent(λ) = latent + Σ_j (λ_j − 1) a_j φ_j, and nothing else to run.
+
+a_j is a clip's coordinate along axis φ_j of a unit's contribution. With all coordinates in one
+matrix [clip, component] and all axes in another [component, latent], a training step is one matrix
+product. A coarse gain scales a whole centred contribution [clip, latent].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from residual_audio.direct.contributions import Contributions
+from residual_audio.errors import InputError
+from residual_audio.reweight.gains import check_gains, unit_kind
+from residual_audio.reweight.spectra import contribution_of
+from residual_audio.types import FloatArray, Gains, Head, Spectrum
+
+
+@dataclass(frozen=True)
+class DirectTerms:
+    """Everything that latents of any gains need, for a fixed set of clips and axes."""
+
+    base: Tensor
+    """[clip, D]: the latent; with `drop_mean`, the latent without the reweighted units."""
+    amplitudes: Tensor
+    """[clip, component]"""
+    axes: Tensor
+    """[component, D]"""
+    whole: Tensor
+    """[clip, D, coarse unit]: in this order a step reads it once, without a copy."""
+    means: Tensor
+    """[unit, D], means of the units whose mean has a gain: all of them, or none."""
+    units: tuple[str, ...]
+    sizes: tuple[int, ...]
+    """Gains of each unit, in order; fine units come first."""
+    spectra: Mapping[str, Spectrum]
+    keep_mean: bool
+
+    @property
+    def n_gains(self) -> int:
+        return sum(self.sizes) + len(self.means)
+
+    def latent(self, gains: Tensor, rows: Tensor | slice = slice(None)) -> Tensor:
+        """Latents [clip, D] of all gains in one vector [n_gains]; λ = 1 changes no bit."""
+        scale = gains - (1.0 if self.keep_mean else 0.0)
+        k, n = self.axes.shape[0], sum(self.sizes)
+        out = self.base[rows]
+        if k:
+            out = out + (self.amplitudes[rows] * scale[:k]) @ self.axes
+        if self.whole.shape[2]:
+            out = out + self.whole[rows] @ scale[k:n]
+        if len(self.means):
+            out = out + scale[n:] @ self.means
+        return out
+
+    def at(self, rows: Any) -> DirectTerms:
+        """The same for these clips only, in this order."""
+        index = torch.as_tensor(rows)
+        return replace(
+            self,
+            base=self.base[index],
+            amplitudes=self.amplitudes[index],
+            whole=self.whole[index],
+        )
+
+    def vector(self, gains: Gains) -> Tensor:
+        """Gains as one vector."""
+        parts = [np.asarray(gains.gains[unit], np.float32) for unit in self.units]
+        if len(self.means):
+            parts.append(np.array([gains.means.get(u, 1.0) for u in self.units], np.float32))
+        return torch.from_numpy(np.concatenate(parts))
+
+    def gains(self, values: Tensor, fitted_on: Mapping[str, Any] | None = None) -> Gains:
+        """One vector as `Gains`."""
+        found = values.detach().cpu().numpy().astype(np.float64)
+        parts = np.split(found[: sum(self.sizes)], np.cumsum(self.sizes)[:-1])
+        means = found[sum(self.sizes) :].tolist()
+        return Gains(
+            dict(zip(self.units, parts, strict=True)),
+            dict(self.spectra),
+            keep_mean=self.keep_mean,
+            path="direct",
+            fitted_on=dict(fitted_on or {}),
+            means=dict(zip(self.units, means, strict=True)) if means else {},
+        )
+
+
+def direct_terms(
+    contributions: Contributions,
+    spectra: Mapping[str, Spectrum],
+    *,
+    keep_mean: bool = True,
+    mean_gains: bool = False,
+) -> DirectTerms:
+    """Coordinates of every clip along the axes of every unit."""
+    if mean_gains and not keep_mean:
+        raise InputError("gains of means make no sense where the mean is dropped")
+    fine = [unit for unit, s in spectra.items() if len(s.basis)]
+    rough = [unit for unit in spectra if unit not in set(fine)]
+    n, d = contributions.latent.shape
+    for unit, spectrum in spectra.items():
+        if np.shape(spectrum.mean) != (d,):
+            raise InputError(
+                f"the spectrum of '{unit}' has {np.size(spectrum.mean)} dimensions, the latent "
+                f"{d}: it is not one of contributions to this latent"
+            )
+    base = contributions.latent.astype(np.float64) if not keep_mean else contributions.latent
+    amplitudes = np.empty((n, sum(len(spectra[u].basis) for u in fine)), np.float32)
+    start = 0
+    for unit in fine:
+        spectrum = spectra[unit]
+        stop = start + len(spectrum.basis)
+        axes = spectrum.basis.T
+        if unit_kind(unit) == "head":
+            head = Head.parse(unit)
+            onto = contributions.operator(head).astype(np.float64) @ axes
+            along = contributions.pools(head) @ onto
+        else:
+            along = contribution_of(contributions, unit) @ axes
+        amplitudes[:, start:stop] = along - spectrum.mean @ axes
+        start = stop
+    whole = np.empty((n, d, len(rough)), np.float32)
+    for i, unit in enumerate(rough):
+        whole[:, :, i] = contribution_of(contributions, unit) - spectra[unit].mean
+    if not keep_mean:
+        for unit in spectra:
+            base = base - contribution_of(contributions, unit)
+    axes_all = [spectra[u].basis for u in fine] or [np.empty((0, d))]
+    return DirectTerms(
+        base=torch.from_numpy(np.array(base, np.float32)),
+        amplitudes=torch.from_numpy(amplitudes),
+        axes=torch.from_numpy(np.concatenate(axes_all).astype(np.float32)),
+        whole=torch.from_numpy(whole),
+        means=torch.from_numpy(
+            np.stack([spectra[u].mean for u in (*fine, *rough)]).astype(np.float32)
+            if mean_gains
+            else np.empty((0, d), np.float32)
+        ),
+        units=(*fine, *rough),
+        sizes=(*(len(spectra[u].basis) for u in fine), *(1 for _ in rough)),
+        spectra=dict(spectra),
+        keep_mean=keep_mean,
+    )
+
+
+def apply_direct(contributions: Contributions, gains: Gains) -> FloatArray:
+    """Latents [clip, D] of any clips under fitted direct-path gains."""
+    check_gains(gains)
+    if gains.path != "direct":
+        raise InputError("these gains act inside the network: run the encoder with them")
+    terms = terms_of(contributions, gains)
+    return terms.latent(terms.vector(gains)).numpy()
+
+
+def terms_of(contributions: Contributions, gains: Gains) -> DirectTerms:
+    """The terms that fitted gains act on."""
+    return direct_terms(
+        contributions, gains.spectra, keep_mean=gains.keep_mean, mean_gains=bool(gains.means)
+    )

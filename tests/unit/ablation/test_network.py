@@ -1,0 +1,262 @@
+"""Ablation inside the network: exact equals naive, first-order equals the derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from residual_audio.ablation.effects import by_class, summary
+from residual_audio.ablation.exact import Means, exact_ablation, reference_means, remove
+from residual_audio.ablation.first_order import first_order_ablation
+from residual_audio.errors import InputError
+from residual_audio.judge.answers import Judge
+from residual_audio.models.encoder import Encoded
+from residual_audio.models.htsat import HTSAT, HTSATConfig
+from residual_audio.types import parse_unit, unite, units_of
+
+N_CLIPS, N_CLASSES = 5, 4
+
+
+@dataclass
+class TinyModel:
+    encoder: HTSAT
+    head: nn.Module
+
+    def joint(self, encoded: Encoded) -> Tensor:
+        return self.head(encoded.latent)
+
+
+@pytest.fixture(scope="module")
+def model() -> TinyModel:
+    torch.manual_seed(0)
+    config = HTSATConfig(
+        embed_dim=8, depths=(2, 2, 2, 2), n_heads=(1, 2, 2, 4), window=2, spec_size=64, n_mels=32
+    )
+    encoder = HTSAT(config).eval().requires_grad_(False)
+    for parameter in encoder.parameters():  # larger than at initialisation, so that heads matter
+        if parameter.ndim > 1:
+            parameter.mul_(3.0)
+    head = nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 12)).requires_grad_(False)
+    return TinyModel(encoder, head)
+
+
+@pytest.fixture(scope="module")
+def features() -> Tensor:
+    return torch.randn(N_CLIPS, 100, 32, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(scope="module")
+def judge() -> Judge:
+    rng = np.random.default_rng(2)
+    classes = [f"c{i}" for i in range(N_CLASSES)]
+    labels = [classes[i % N_CLASSES] for i in range(N_CLIPS)]
+    return Judge.for_labels(labels, classes, rng.normal(size=(N_CLASSES, 12)), scale=10.0)
+
+
+def batches(features: Tensor, size: int = 3) -> list[tuple[Tensor, Tensor]]:
+    return list(zip(torch.arange(len(features)).split(size), features.split(size), strict=True))
+
+
+@torch.no_grad()
+def naive(
+    model: TinyModel, features: Tensor, judge: Judge, edit: dict, measure: str = "margin"
+) -> np.ndarray:
+    base = model.joint(model.encoder.encode(features))
+    joint = model.joint(model.encoder.encode(features, edit=edit))
+    return judge.measure(joint, torch.arange(len(features)), base)[measure].numpy()
+
+
+def zero_head(h: int) -> Callable[[Tensor], Tensor]:
+    def change(x: Tensor) -> Tensor:
+        x = x.clone()
+        x[:, :, h] = 0
+        return x
+
+    return change
+
+
+def test_exact_equals_a_full_forward_with_the_head_zeroed(model, features, judge):
+    units = units_of(model.encoder.sites, "head")
+    found = exact_ablation(model, batches(features), judge, units, units_per_batch=3)
+    sites = {(s.stage, s.block): s for s in model.encoder.sites if s.kind == "attention"}
+    worst = 0.0
+    for i, unit in enumerate(units):
+        (head,) = unit.heads
+        edit = {(sites[head.stage, head.block], "raw"): zero_head(head.head)}
+        for measure in ("margin", "loss", "shift"):
+            want = naive(model, features, judge, edit, measure)
+            np.testing.assert_allclose(found.after[measure][i], want, atol=2e-5)
+        worst = max(worst, abs(found.delta("margin")[i]).max())
+    assert worst > 1e-3  # the heads do matter: the comparison was not of nothing with nothing
+
+
+@pytest.mark.parametrize("name", ["s1.b0.attention", "s2.b1.mlp", "s2", "mine=s0.b1.h0+s3.b0.mlp"])
+@pytest.mark.parametrize("mode", ["zero", "mean"])
+def test_sites_stages_and_sets_equal_a_full_forward(model, features, judge, name, mode):
+    sites = model.encoder.sites
+    unit = parse_unit(name, sites)
+    means = reference_means(model, batches(features))
+    found = exact_ablation(
+        model, batches(features), judge, [unit, *units_of(sites, "mlp")[:2]], mode=mode, means=means
+    )
+    want = naive(model, features, judge, remove(unit, sites, mode, means))
+    np.testing.assert_allclose(found.after["margin"][0], want, atol=2e-5)
+
+
+def test_resample_takes_the_value_of_the_clip_before(model, features, judge):
+    sites = model.encoder.sites
+    unit = parse_unit("s2.b0.h1", sites)
+    site = next(s for s in sites if str(s) == "s2.b0.attention")
+    found = exact_ablation(model, batches(features, 5), judge, [unit], mode="resample")
+
+    def swap(x: Tensor) -> Tensor:
+        x = x.clone()
+        x[:, :, 1] = x[:, :, 1].roll(1, 0)
+        return x
+
+    want = naive(model, features, judge, {(site, "raw"): swap})
+    np.testing.assert_allclose(found.after["margin"][0], want, atol=2e-5)
+
+
+def test_resample_with_a_single_clip_is_refused(model, features, judge):
+    unit = parse_unit("s2.b0.h1", model.encoder.sites)
+    with pytest.raises(InputError, match="at least two"):
+        exact_ablation(model, [(torch.tensor([0]), features[:1])], judge, [unit], mode="resample")
+
+
+def test_means_are_of_the_space_they_replace(model, features):
+    means = reference_means(model, batches(features))
+    seen: dict = {}
+
+    class Tap:
+        points = frozenset({"raw", "out"})
+
+        def __call__(self, point, where, value):
+            seen[where, point] = value.mean((0, 1))
+
+    with torch.no_grad():
+        model.encoder.encode(features, tap=Tap())
+    for (site, point), value in seen.items():
+        table = means.raw if point == "raw" else means.out
+        torch.testing.assert_close(table[site], value, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["zero", "mean"])
+@pytest.mark.parametrize("level", ["head", "attention", "mlp", "stage"])
+def test_first_order_is_the_derivative_by_finite_differences(model, features, judge, level, mode):
+    double = TinyModel(_double(model.encoder), _double(model.head))
+    x = features.double()
+    sites = double.encoder.sites
+    means = reference_means(double, batches(x))
+    means = Means(
+        {s: v.double() for s, v in means.raw.items()}, {s: v.double() for s, v in means.out.items()}
+    )
+    units = units_of(sites, level)[-4:]
+    found = first_order_ablation(
+        double, batches(x), judge, units, mode=mode, means=means, measures=("margin", "loss")
+    )
+    step = 1e-6
+    for i, unit in enumerate(units):
+        full = remove(unit, sites, mode, means)
+        partly = {
+            key: (lambda v, change=change: (1 - step) * v + step * change(v))
+            for key, change in full.items()
+        }
+        for measure in ("margin", "loss"):
+            moved = naive(double, x, judge, partly, measure)
+            want = (moved - found.before[measure]) / step
+            np.testing.assert_allclose(found.delta(measure)[i], want, rtol=1e-3, atol=1e-6)
+
+
+def _double(module: nn.Module) -> nn.Module:
+    import copy
+
+    return copy.deepcopy(module).double()
+
+
+def test_first_order_refuses_what_has_no_derivative(model, features, judge):
+    with pytest.raises(InputError, match="correct"):
+        first_order_ablation(
+            model,
+            batches(features),
+            judge,
+            units_of(model.encoder.sites, "head"),
+            measures=("correct",),
+        )
+
+
+def test_model_is_untouched_afterwards(model, features, judge):
+    before = model.joint(model.encoder.encode(features))
+    exact_ablation(model, batches(features), judge, units_of(model.encoder.sites, "stage"))
+    first_order_ablation(model, batches(features), judge, units_of(model.encoder.sites, "head"))
+    assert torch.equal(before, model.joint(model.encoder.encode(features)))
+
+
+def test_summary_intervals_and_classes(model, features, judge):
+    found = exact_ablation(
+        model, batches(features), judge, units_of(model.encoder.sites, "attention")
+    )
+    rows = summary(found, n_resamples=200)
+    assert [row["unit"] for row in rows] == list(found.units)
+    for row in rows:
+        assert row["d_margin_low"] <= row["d_margin"] <= row["d_margin_high"]
+    names, table = by_class(found, ["a", "b", "a", "b", "a"])
+    assert names == ("a", "b")
+    np.testing.assert_allclose(table[:, 0], found.delta("margin")[:, [0, 2, 4]].mean(1))
+
+
+def test_units_by_name(model):
+    sites = model.encoder.sites
+    assert parse_unit("L2_B1_H1", sites).name == "s2.b1.h1"
+    assert len(parse_unit("s2", sites).sites) == 4
+    assert parse_unit("a=s0.b0.h0+s1.b0.mlp", sites).name == "a"
+    assert parse_unit("s3.b1.h0+s1.b0.mlp", sites).block == 2
+    with pytest.raises(InputError, match=r"s9\.b0\.h0"):
+        parse_unit("s9.b0.h0", sites)
+    with pytest.raises(InputError, match="level"):
+        units_of(sites, "layer")
+    assert unite([], "nothing").block == 0
+
+
+def test_wildcards_stand_for_parts_of_a_name(model):
+    sites = model.encoder.sites
+    assert [u.name for u in parse_units("s1.*.attention", sites)] == ["s1.b0.attention"]
+    assert len(parse_units("s*.*.h*", sites)) == len(units_of(sites, "head"))
+    assert [u.name for u in parse_units("s*", sites)] == ["s0", "s1", "s2", "s3"]
+    assert len(parse_units(["mlp", "s0.b0.mlp"], sites)) == len(units_of(sites, "mlp"))
+    assert parse_unit("s0.*.mlp", sites).kind == "set"
+
+
+def test_units_sort_in_order_of_computation(model):
+    sites = model.encoder.sites
+    given = parse_units(["output", "s1.b0.mlp", "s0.b1.h1", "s0.b1.h0", "s0"], sites)
+    assert [u.name for u in sorted(given)] == ["s0", "s0.b1.h0", "s0.b1.h1", "s1.b0.mlp", "output"]
+
+
+def test_judge_refuses_bad_answers():
+    texts = np.eye(3)
+    with pytest.raises(InputError, match="no label"):
+        Judge.for_labels(["a", None], ["a", "b", "c"], texts, 1.0)
+    with pytest.raises(InputError, match="'z'"):
+        Judge.for_labels(["a", "z"], ["a", "b", "c"], texts, 1.0)
+    with pytest.raises(InputError, match="one class"):
+        Judge.for_labels(["a"], ["a"], texts[:1], 1.0)
+    with pytest.raises(InputError, match="clip 1 has no right answer"):
+        Judge.for_captions([0, 0, 2], texts, 3, 1.0)
+
+
+def test_judge_measures_by_hand():
+    judge = Judge.for_labels(["a", "b"], ["a", "b", "c"], np.eye(3), scale=2.0)
+    joint = torch.tensor([[3.0, 4.0, 0.0], [0.0, 0.0, 1.0]])
+    found = judge.measure(joint, torch.arange(2), joint)
+    np.testing.assert_allclose(found["margin"], [0.6 - 0.8, 0 - 1.0], atol=1e-6)
+    assert found["correct"].tolist() == [0, 0]
+    assert found["rank"].tolist() == [2, 3]
+    want = np.log(np.exp([1.2, 1.6, 0]).sum()) - 1.2
+    np.testing.assert_allclose(found["loss"][0], want, atol=1e-6)
+    np.testing.assert_allclose(found["shift"], 0, atol=1e-6)

@@ -1,0 +1,438 @@
+"""The direct path: spectra by algebra, identity to the bit, linearity, fitting."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from residual_audio.ablation.direct import derangement, direct_ablation
+from residual_audio.ablation.sets import (
+    greedy_order_direct,
+    interactions,
+    pairs_of,
+    removal_curve_direct,
+)
+from residual_audio.direct.contributions import Contributions
+from residual_audio.errors import InputError
+from residual_audio.judge.answers import Judge
+from residual_audio.metrics.spectra import fit_spectrum
+from residual_audio.reweight.fit import FitSettings, fit, fit_and_refit
+from residual_audio.reweight.gains import coarse
+from residual_audio.reweight.objectives import (
+    answer_entropy,
+    contrastive,
+    cross_entropy,
+    modality_gap,
+    objective,
+    parse_objective,
+    spread,
+)
+from residual_audio.reweight.spectra import (
+    Components,
+    choose,
+    contribution_of,
+    direct_spectra,
+    turn,
+    unit_names,
+)
+from residual_audio.reweight.terms import apply_direct, direct_terms
+from residual_audio.types import Gains, Head, Site, Unit, units_of
+
+N, D, CLASSES = 60, 12, 4
+
+
+class Source:
+    """A store of random contributions: two stages, the first with four slots a head."""
+
+    def __init__(self, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        self.sites = tuple(
+            Site(
+                stage, 0, kind, 2 if kind == "attention" else 0, 3 if kind == "attention" else 0, 6
+            )
+            for stage in (0, 1)
+            for kind in ("attention", "mlp")
+        )
+        self.labels = np.arange(N) % CLASSES
+        self.pools, self.operators, self.terms = {}, {}, {}
+        for site in self.sites:
+            if site.kind == "mlp":
+                self.terms[str(site)] = rng.normal(size=(N, D)).astype(np.float32)
+                continue
+            width = 12 if site.stage == 0 else 3
+            pools = rng.normal(size=(N, 2, width)) + rng.normal(size=(2, width))
+            pools[:, 0, 0] += self.labels  # one head knows the class
+            self.pools[site] = pools.astype(np.float32)
+            self.terms[f"{site}.bias"] = rng.normal(size=(N, D)).astype(np.float32)
+            for head in site.heads:
+                self.operators[head] = rng.normal(size=(width, D)).astype(np.float32) / 3
+        self.constant = rng.normal(size=D).astype(np.float32)
+
+    def latent(self) -> np.ndarray:
+        total = np.tile(self.constant, (N, 1)) + sum(self.terms.values())
+        for site, pools in self.pools.items():
+            for head in site.heads:
+                total = total + pools[:, head.head] @ self.operators[head]
+        return total
+
+    def direct_pools(self, site: Site) -> np.ndarray:
+        return self.pools[site]
+
+    def direct_operator(self, head: Head) -> np.ndarray:
+        return self.operators[head]
+
+    def direct_mlp(self, site: Site) -> np.ndarray:
+        return self.terms[str(site)]
+
+    @property
+    def direct(self) -> Source:
+        return self
+
+    def constants(self) -> dict:
+        return {name: value for name, value in self.terms.items() if name.endswith("bias")}
+
+
+@pytest.fixture(scope="module")
+def source() -> Source:
+    return Source()
+
+
+@pytest.fixture(scope="module")
+def parts(source) -> Contributions:
+    return Contributions(source)
+
+
+@pytest.fixture(scope="module")
+def head() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(D, 16), nn.ReLU(), nn.Linear(16, 8)).requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def judge(source) -> Judge:
+    classes = [f"c{i}" for i in range(CLASSES)]
+    texts = np.random.default_rng(3).normal(size=(CLASSES, 8))
+    return Judge.for_labels([classes[i] for i in source.labels], classes, texts, scale=10.0)
+
+
+ALL = ["s0.b0.h0", "s0.b0.h1", "s1.b0.h0", "s1.b0.h1"]
+
+
+@pytest.mark.parametrize("unit", ALL)
+def test_spectra_by_algebra_equal_those_of_the_contributions(parts, unit):
+    found = direct_spectra(parts, [unit])[unit]
+    want = fit_spectrum(parts.head(Head.parse(unit)).astype(np.float64))
+    k = len(found.eigenvalues)
+    np.testing.assert_allclose(found.eigenvalues, want.eigenvalues[:k], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.mean, want.mean, atol=1e-5)
+    np.testing.assert_allclose(found.basis @ found.basis.T, np.eye(k), atol=1e-10)
+    strong = found.eigenvalues > 1e-4 * found.eigenvalues[0]
+    cosines = np.abs((found.basis * want.basis[:k]).sum(1))[strong]
+    np.testing.assert_allclose(cosines, 1, atol=1e-4)
+
+
+@pytest.mark.parametrize("units", [ALL, ["s0.b0.attention", "s1.b0.mlp"], ["s0", "s1"], ["output"]])
+@pytest.mark.parametrize("rough", [False, True])
+def test_gains_of_one_change_no_bit(parts, units, rough):
+    spectra = direct_spectra(parts, units)
+    if rough:
+        spectra = {u: coarse(s) for u, s in spectra.items()}
+    terms = direct_terms(parts, spectra)
+    assert terms.n_gains == (len(units) if rough else sum(len(s.basis) for s in spectra.values()))
+    both = direct_terms(parts, spectra, mean_gains=True)
+    assert both.n_gains == terms.n_gains + len(units)
+    assert torch.equal(both.latent(torch.ones(both.n_gains)), torch.from_numpy(parts.latent))
+    same = terms.latent(torch.ones(terms.n_gains))
+    assert torch.equal(same, torch.from_numpy(parts.latent))
+
+
+@pytest.mark.parametrize(("keep_mean", "mean_gains"), [(True, False), (True, True), (False, False)])
+def test_latent_equals_gains_on_explicit_contributions(parts, keep_mean, mean_gains):
+    spectra = choose(direct_spectra(parts, ALL), Components(k=2))
+    spectra["s1.b0.mlp"] = coarse(direct_spectra(parts, ["s1.b0.mlp"])["s1.b0.mlp"])
+    terms = direct_terms(parts, spectra, keep_mean=keep_mean, mean_gains=mean_gains)
+    values = torch.rand(terms.n_gains, generator=torch.Generator().manual_seed(0)) * 2
+    gains = terms.gains(values)
+    from residual_audio.reweight.gains import apply
+
+    want = parts.latent.astype(np.float64)
+    for unit in spectra:
+        own = contribution_of(parts, unit).astype(np.float64)
+        want = want - own + apply(gains, unit, own)
+    np.testing.assert_allclose(terms.latent(values).numpy(), want, atol=2e-5)
+    np.testing.assert_allclose(apply_direct(parts, gains), want, atol=2e-5)
+
+
+def test_zero_gains_of_everything_leave_the_means(parts):
+    spectra = direct_spectra(parts, ALL)
+    terms = direct_terms(parts, spectra)
+    left = terms.latent(torch.zeros(terms.n_gains)).numpy()
+    want = parts.latent - sum(
+        parts.head(Head.parse(u)) - parts.head(Head.parse(u)).mean(0) for u in ALL
+    )
+    np.testing.assert_allclose(left, want, atol=2e-5)
+
+
+def test_direct_ablation_of_all_units_leaves_the_constant(source, parts):
+    everything = units_of(parts.sites, "attention") + units_of(parts.sites, "mlp")
+    left = parts.rest(everything)
+    np.testing.assert_allclose(left, np.tile(source.constant, (N, 1)), atol=1e-5)
+    heads = parts.rest([*units_of(parts.sites, "head"), *units_of(parts.sites, "mlp")])
+    bias = sum(v for k, v in source.terms.items() if k.endswith("bias"))
+    np.testing.assert_allclose(heads, source.constant + bias, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["zero", "mean", "resample"])
+def test_direct_ablation_by_hand(parts, head, judge, mode):
+    unit = Unit("s0.b0.h1", "head", heads=frozenset({Head(0, 0, 1)}))
+    found = direct_ablation(parts, head, judge, [unit], mode=mode, seed=5)
+    own = parts.head(Head(0, 0, 1))
+    instead = {
+        "zero": 0.0,
+        "mean": own.mean(0),
+        "resample": own[derangement(N, 5)],
+    }[mode]
+    latent = torch.from_numpy((parts.latent - own + instead).astype(np.float32))
+    base = head(torch.from_numpy(parts.latent))
+    want = judge.measure(head(latent), torch.arange(N), base)["margin"]
+    np.testing.assert_allclose(found.after["margin"][0], want, atol=1e-5)
+
+
+def test_derangement_keeps_no_one_in_place():
+    for n in (2, 3, 50):
+        donors = derangement(n, 1)
+        assert (donors != np.arange(n)).all()
+        assert sorted(donors) == list(range(n))
+    with pytest.raises(InputError, match="two clips"):
+        derangement(1, 0)
+
+
+def test_greedy_order_curve_and_interactions(parts, head, judge):
+    units = units_of(parts.sites, "head")
+    order = greedy_order_direct(parts, head, judge, units, mode="mean")
+    assert sorted(order) == list(range(len(units)))
+    rows = removal_curve_direct(parts, head, judge, units, order, [0, 2, 4])
+    assert [row["removed"] for row in rows] == [0, 2, 4]
+    base = head(torch.from_numpy(parts.latent))
+    want = judge.measure(base, torch.arange(N), base)["margin"].mean()
+    assert rows[0]["margin"] == pytest.approx(float(want), abs=1e-6)
+    assert rows[0]["margin_low"] <= rows[0]["margin"] <= rows[0]["margin_high"]
+    single = direct_ablation(parts, head, judge, units)
+    both = direct_ablation(parts, head, judge, pairs_of(units))
+    table = interactions(single, both)
+    assert len(table) == 6
+    row = table[0]
+    assert row["interaction"] == pytest.approx(row["together"] - row["sum"])
+
+
+def test_a_linear_head_has_no_interactions_in_its_logits(parts):
+    """With a linear measure pairs add up: the interaction table shows zeros."""
+    texts = np.eye(D)[:2]
+    judge = Judge.for_labels(["a"] * N, ["a", "b"], texts, 1.0)
+    units = units_of(parts.sites, "head")[:2]
+
+    class Linear(Judge):
+        def logits(self, joint):
+            return joint @ self.texts.T
+
+    linear = Linear(judge.texts, judge.positive, 1.0)
+    single = direct_ablation(parts, lambda x: x, linear, units)
+    both = direct_ablation(parts, lambda x: x, linear, pairs_of(units))
+    assert abs(interactions(single, both)[0]["interaction"]) < 1e-5
+
+
+def test_fitting_lowers_the_loss_and_touches_only_gains(parts, head, judge):
+    terms = direct_terms(parts, direct_spectra(parts, ALL))
+    value = torch.ones(terms.n_gains, requires_grad=True)
+    loss = cross_entropy(judge)
+    before = [p.clone() for p in head.parameters()]
+    base = terms.base.clone()
+    rows = np.arange(N)
+    settings = FitSettings(epochs=20, learning_rate=0.05, batch_size=16)
+    history = fit(lambda r: head(terms.latent(value, r)), [value], loss, rows, None, settings)
+    assert history.train_loss[-1] < history.train_loss[0] - 0.05
+    assert all(torch.equal(a, b) for a, b in zip(before, head.parameters(), strict=True))
+    assert all(p.grad is None for p in head.parameters())
+    assert torch.equal(base, terms.base)
+
+
+def test_the_same_seed_gives_the_same_gains(parts, head, judge):
+    terms = direct_terms(parts, direct_spectra(parts, ALL))
+    found = []
+    for _ in range(2):
+        value = torch.ones(terms.n_gains, requires_grad=True)
+        fit(
+            lambda r, value=value: head(terms.latent(value, r)),
+            [value],
+            cross_entropy(judge),
+            np.arange(40),
+            np.arange(40, N),
+            FitSettings(epochs=5),
+        )
+        found.append(value.detach().clone())
+    assert torch.equal(*found)
+
+
+def test_stopping_keeps_the_start_when_nothing_helps(parts, head, judge):
+    """A held-out loss that falls only when the training loss rises: no epoch may be kept."""
+    terms = direct_terms(parts, direct_spectra(parts, ALL))
+    value = torch.ones(terms.n_gains, requires_grad=True)
+    loss = cross_entropy(judge)
+
+    def adverse(joint, clips):
+        return -loss(joint, clips) if len(clips) == N else loss(joint, clips)
+
+    history = fit_and_refit(
+        lambda rows: head(terms.latent(value, rows)),
+        [value],
+        adverse,
+        np.arange(N),
+        np.arange(N),
+        FitSettings(epochs=4, patience=2, batch_size=16),
+    )
+    assert history.best_epoch == 0
+    assert not history.refitted
+    assert len(history.held_out_loss) == 3  # the start and two epochs of patience
+    assert torch.equal(value.detach(), torch.ones(terms.n_gains))
+
+
+def test_l1_leaves_most_gains_exactly_at_one(parts, head, judge):
+    terms = direct_terms(parts, direct_spectra(parts, ALL))
+    counts = []
+    for l1 in (0.0, 0.5):
+        value = torch.ones(terms.n_gains, requires_grad=True)
+        fit(
+            lambda r, value=value: head(terms.latent(value, r)),
+            [value],
+            cross_entropy(judge),
+            np.arange(N),
+            None,
+            FitSettings(epochs=10, l1=l1, learning_rate=0.02),
+        )
+        counts.append(int((value == 1).sum()))
+    assert counts[0] == 0
+    assert counts[1] > 0
+
+
+def test_l2_pulls_towards_one_and_non_negative_holds(parts, head, judge):
+    terms = direct_terms(parts, direct_spectra(parts, ALL))
+    spread_of = []
+    for l2, sign in ((0.0, False), (5.0, False), (0.0, True)):
+        value = torch.ones(terms.n_gains, requires_grad=True)
+        settings = FitSettings(epochs=40, l2=l2, learning_rate=0.1, non_negative=sign)
+        fit(
+            lambda r, value=value: head(terms.latent(value, r)),
+            [value],
+            cross_entropy(judge),
+            np.arange(N),
+            None,
+            settings,
+        )
+        spread_of.append((float((value - 1).abs().mean().detach()), float(value.detach().min())))
+    assert spread_of[1][0] < 0.7 * spread_of[0][0]
+    assert spread_of[0][1] < 0 <= spread_of[2][1]
+
+
+def test_a_loss_that_is_not_a_number_is_reported(parts, head, judge):
+    terms = direct_terms(parts, direct_spectra(parts, ALL))
+    value = torch.full((terms.n_gains,), float("nan"), requires_grad=True)
+    with pytest.raises(InputError, match="learning rate"):
+        fit(
+            lambda r: head(terms.latent(value, r)),
+            [value],
+            cross_entropy(judge),
+            np.arange(N),
+            None,
+            FitSettings(epochs=1),
+        )
+
+
+def test_components():
+    rng = np.random.default_rng(0)
+    spectrum = fit_spectrum(rng.normal(size=(50, 5)) * [4, 2, 1, 0.1, 0])
+    assert len(Components().of(spectrum).basis) == 4  # the constant direction has no axis
+    assert len(Components(k=2).of(spectrum).basis) == 2
+    assert len(Components(evr=0.9).of(spectrum).basis) == 2
+    assert len(Components(coarse=True).of(spectrum).basis) == 0
+    assert Components.parse("k=16,evr=0.99") == Components(16, 0.99)
+    assert Components.parse("0.9") == Components(evr=0.9)
+    assert Components.parse("12") == Components(12)
+    assert str(Components.parse("all")) == "all"
+    for text in ("x", "-1", "1.5", "k=0", "evr=2"):
+        with pytest.raises(InputError, match="components"):
+            Components.parse(text)
+    with pytest.raises(InputError, match="constant"):
+        choose({"s0": fit_spectrum(np.ones((5, 3)))}, Components())
+
+
+def test_fewer_clips_than_components_keep_what_is_defined(parts):
+    few = direct_spectra(parts, ["s0.b0.h0"], np.arange(5))["s0.b0.h0"]
+    assert len(Components().of(few).basis) == 4
+    with pytest.raises(InputError, match="at least 2"):
+        direct_spectra(parts, ["s0.b0.h0"], np.arange(1))
+
+
+def test_control_axes(parts):
+    spectra = choose(direct_spectra(parts, ALL), Components(k=3))
+    for axes in ("rotated", "random"):
+        turned = turn(spectra, axes, seed=1)
+        for unit, spectrum in turned.items():
+            k = len(spectrum.basis)
+            assert k == len(spectra[unit].basis)
+            np.testing.assert_allclose(spectrum.basis @ spectrum.basis.T, np.eye(k), atol=1e-10)
+            inside = spectrum.basis @ spectra[unit].basis.T
+            same_space = np.allclose(inside @ inside.T, np.eye(k))
+            assert same_space == (axes == "rotated")
+            if axes == "rotated":  # the total variance of a subspace does not depend on its axes
+                assert spectrum.eigenvalues.sum() == pytest.approx(spectra[unit].eigenvalues.sum())
+
+
+def test_unit_names(parts):
+    assert unit_names(parts.sites, "head", [1]) == ["s1.b0.h0", "s1.b0.h1"]
+    assert unit_names(parts.sites, "stage") == ["s0", "s1"]
+    assert unit_names(parts.sites, "mlp", [0]) == ["s0.b0.mlp"]
+    assert unit_names(parts.sites, "output") == ["output"]
+    with pytest.raises(InputError, match="no stage 7"):
+        unit_names(parts.sites, "head", [7])
+    with pytest.raises(InputError, match="'layer'"):
+        unit_names(parts.sites, "layer")
+
+
+def test_spectra_of_another_space_are_refused(parts):
+    wrong = fit_spectrum(np.random.default_rng(0).normal(size=(20, D + 1)))
+    with pytest.raises(InputError, match=f"{D + 1} dimensions"):
+        direct_terms(parts, {"s0.b0.h0": wrong})
+    with pytest.raises(InputError, match="inside the network"):
+        apply_direct(parts, Gains({"s0": np.ones(D + 1)}, {"s0": wrong}))
+
+
+def test_objectives_by_hand():
+    judge = Judge.for_labels(["a", "b"], ["a", "b"], np.eye(2), scale=1.0)
+    joint = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
+    clips = torch.arange(2)
+    want = float(np.log(np.e + 1) - 1)
+    assert float(cross_entropy(judge)(joint, clips)) == pytest.approx(want)
+    assert float(contrastive(judge)(joint, clips)) == pytest.approx(want)
+    p = np.array([np.e, 1]) / (np.e + 1)
+    entropy = float(-(p * np.log(p)).sum())
+    assert float(answer_entropy(judge)(joint, clips)) == pytest.approx(entropy - np.log(2))
+    assert float(modality_gap(judge)(joint, clips)) == pytest.approx(0, abs=1e-12)
+    assert float(spread()(joint, clips)) == pytest.approx(-4.0)
+    both = objective({"cross-entropy": 1.0, "spread": 0.5}, judge)
+    assert float(both(joint, clips)) == pytest.approx(want - 2.0)
+    assert parse_objective("entropy:1,gap:0.5") == {"entropy": 1.0, "gap": 0.5}
+    with pytest.raises(InputError, match="'luck'"):
+        objective({"luck": 1.0}, judge)
+    with pytest.raises(InputError, match="not a number"):
+        parse_objective("gap:much")
+
+
+def test_contrastive_with_several_captions_counts_none_as_a_negative():
+    judge = Judge.for_captions([0, 0, 1], np.array([[1, 0], [1, 0], [0, 1.0]]), 2, scale=1.0)
+    joint = torch.eye(2)
+    found = float(contrastive(judge)(joint, torch.arange(2)))
+    to_text = np.mean([np.log(2 * np.e + 1) - np.log(2 * np.e), np.log(np.e + 2) - 1])
+    to_audio = np.log(np.e + 1) - 1
+    assert found == pytest.approx((to_text + to_audio) / 2, rel=1e-5)

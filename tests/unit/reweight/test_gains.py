@@ -1,0 +1,345 @@
+"""Gains: identity, composition, folding, gradients and files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from residual_audio.errors import InputError, ModelError
+from residual_audio.metrics.spectra import fit_spectrum
+from residual_audio.models.encoder import Encoded
+from residual_audio.models.htsat import HTSAT, HTSATConfig
+from residual_audio.models.joint import MLP, JointHead, Residual
+from residual_audio.reweight.fold import fold, unfold
+from residual_audio.reweight.gain_files import load_gains, save_gains, spectra_path
+from residual_audio.reweight.gains import (
+    affine,
+    apply,
+    blend,
+    check_fits,
+    check_gains,
+    coarse,
+    compose,
+    identity_gains,
+    moved,
+    width_of,
+)
+from residual_audio.reweight.network import NetworkGains
+from residual_audio.types import Gains, Spectrum
+
+LATENT = 64
+
+
+@dataclass
+class TinyModel:
+    encoder: HTSAT
+    head: JointHead
+    name: str = "tiny"
+
+    def joint(self, encoded: Encoded) -> Tensor:
+        return self.head(encoded)
+
+    def embed(self, features: Tensor, gains: NetworkGains | None = None) -> Tensor:
+        if gains is None:
+            with torch.no_grad():
+                return self.joint(self.encoder.encode(features))
+        return self.joint(gains.output(self.encoder.encode(features, edit=gains.edit())))
+
+
+@pytest.fixture
+def model() -> TinyModel:
+    torch.manual_seed(0)
+    config = HTSATConfig(
+        embed_dim=8, depths=(2, 2, 2, 2), n_heads=(1, 2, 4, 8), window=2, spec_size=64, n_mels=32
+    )
+    encoder = HTSAT(config).eval().requires_grad_(False)
+    for parameter in encoder.parameters():
+        if parameter.ndim > 1:
+            parameter.mul_(3.0)
+        else:
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return TinyModel(encoder, MLP(LATENT, 16, 12).requires_grad_(False))
+
+
+@pytest.fixture(scope="module")
+def features() -> Tensor:
+    return torch.randn(3, 100, 32, generator=torch.Generator().manual_seed(1))
+
+
+def make_gains(
+    model: TinyModel,
+    units: Sequence[str],
+    *,
+    k: int | None = None,
+    seed: int = 0,
+    keep_mean: bool = True,
+    low: float = 0.2,
+    means: bool = False,
+) -> Gains:
+    rng = np.random.default_rng(seed)
+    spectra = {}
+    for unit in units:
+        d = width_of(unit, model.encoder.sites, LATENT)
+        full = fit_spectrum(rng.normal(size=(4 * d, d)) + rng.normal(size=d))
+        spectra[unit] = Spectrum(full.mean, full.basis[:k], full.eigenvalues[:k], full.n)
+    gains = {u: rng.uniform(low, 2.0, size=len(s.basis)) for u, s in spectra.items()}
+    moved = {u: float(rng.uniform(low, 2.0)) for u in spectra} if means else {}
+    return Gains(gains, spectra, keep_mean=keep_mean, means=moved)
+
+
+ALL_HEADS = [
+    f"s{s}.b{b}.h{h}" for s, n in enumerate((1, 2, 4, 8)) for b in (0, 1) for h in range(n)
+]
+UNITS = [
+    ALL_HEADS,
+    ["s2.b1.h1", "s3.b0.h2"],
+    ["s1.b0.attention", "s2.b1.attention"],
+    ["s0", "s3"],
+    ["output"],
+    ["s2.b0.h0", "s2.b0.attention", "s2", "output"],
+    ["s1.b1.mlp", "s3.b1.mlp", "s1.b1.h0"],
+]
+
+
+@pytest.mark.parametrize("units", UNITS, ids=lambda u: "+".join(u[:3]))
+def test_gains_of_one_are_the_identity(model, features, units):
+    gains = identity_gains(make_gains(model, units).spectra)
+    with torch.no_grad():
+        same = model.embed(features, NetworkGains(gains, model.encoder.sites))
+    torch.testing.assert_close(same, model.embed(features), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("k", [None, 2])
+@pytest.mark.parametrize("keep_mean", [True, False])
+@pytest.mark.parametrize("units", UNITS, ids=lambda u: "+".join(u[:3]))
+def test_folding_equals_editing_and_undo_restores(model, features, units, keep_mean, k):
+    gains = make_gains(model, units, keep_mean=keep_mean, k=k)
+    before = model.embed(features)
+    state = {k: v.clone() for k, v in model.encoder.state_dict().items()}
+    with torch.no_grad():
+        edited = model.embed(features, NetworkGains(gains, model.encoder.sites))
+    assert (edited - before).abs().max() > 1e-3
+    folded = fold(model, gains)
+    torch.testing.assert_close(model.embed(features), edited, atol=1e-5, rtol=1e-4)
+    folded.undo()
+    folded.undo()
+    assert torch.equal(model.embed(features), before)
+    assert all(torch.equal(v, state[k]) for k, v in model.encoder.state_dict().items())
+
+
+@pytest.mark.parametrize("units", UNITS, ids=lambda u: "+".join(u[:3]))
+def test_unfolding_by_the_gains_alone_restores(model, features, units):
+    gains = make_gains(model, units)
+    before = model.embed(features)
+    fold(model, gains)
+    unfold(model, gains)
+    torch.testing.assert_close(model.embed(features), before, atol=1e-4, rtol=1e-4)
+
+
+def test_a_coarse_gain_scales_the_head_and_folds(model, features):
+    fine = make_gains(model, ["s2.b0.h0", "s3"])
+    gains = Gains(
+        {"s2.b0.h0": np.array([1.7]), "s3": np.array([0.4])},
+        {unit: coarse(spectrum) for unit, spectrum in fine.spectra.items()},
+    )
+    alike = Gains({"s2.b0.h0": np.full(8, 1.7), "s3": np.full(64, 0.4)}, fine.spectra)
+    with torch.no_grad():
+        edited = model.embed(features, NetworkGains(gains, model.encoder.sites))
+        same = model.embed(features, NetworkGains(alike, model.encoder.sites))
+    torch.testing.assert_close(edited, same, atol=1e-5, rtol=1e-4)
+    fold(model, gains)
+    torch.testing.assert_close(model.embed(features), edited, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("units", UNITS, ids=lambda u: "+".join(u[:3]))
+def test_gains_of_means_fold_unfold_and_learn(model, features, units, tmp_path):
+    gains = make_gains(model, units, means=True)
+    before = model.embed(features)
+    acting = NetworkGains(gains, model.encoder.sites)
+    model.embed(features, acting).sum().backward()
+    assert all(value.grad is not None for value in acting.means.values())
+    with torch.no_grad():
+        edited = model.embed(features, acting)
+        plain = Gains(gains.gains, gains.spectra)
+        without = model.embed(features, NetworkGains(plain, model.encoder.sites))
+    assert (edited - without).abs().max() > 1e-4
+    again = load_gains(save_gains(acting.gains(), tmp_path / "g"))
+    assert again.means == pytest.approx(gains.means)
+    fold(model, gains)
+    torch.testing.assert_close(model.embed(features), edited, atol=1e-5, rtol=1e-4)
+    unfold(model, gains)
+    torch.testing.assert_close(model.embed(features), before, atol=1e-4, rtol=1e-4)
+
+
+def test_gains_of_means_are_checked(model):
+    gains = make_gains(model, ["s2"], means=True)
+    with pytest.raises(InputError, match="mean of 's2' is nan"):
+        check_gains(Gains(gains.gains, gains.spectra, means={"s2": float("nan")}))
+    with pytest.raises(InputError, match="dropped"):
+        check_gains(Gains(gains.gains, gains.spectra, keep_mean=False, means={"s2": 1.0}))
+    with pytest.raises(InputError, match="Fold one"):
+        compose(gains, gains)
+    assert blend(gains, 0.0).means == {"s2": 1.0}
+
+
+def test_an_erased_direction_cannot_be_unfolded(model):
+    gains = make_gains(model, ["s2.b0.h0"])
+    gains.gains["s2.b0.h0"][0] = 0.0
+    fold(model, gains)
+    with pytest.raises(InputError, match="erased"):
+        unfold(model, gains)
+
+
+def test_composing_equals_folding_one_after_the_other(model, features):
+    first = make_gains(model, ["s2.b0.h0", "s3.b0.h1"])
+    second = Gains(
+        {"s2.b0.h0": first.gains["s2.b0.h0"] * 0.5, "s1": make_gains(model, ["s1"]).gains["s1"]},
+        {"s2.b0.h0": first.spectra["s2.b0.h0"], "s1": make_gains(model, ["s1"]).spectra["s1"]},
+    )
+    one = fold(model, first)
+    two = fold(model, second)
+    after_both = model.embed(features)
+    two.undo()
+    one.undo()
+    fold(model, compose(first, second))
+    torch.testing.assert_close(model.embed(features), after_both, atol=1e-5, rtol=1e-4)
+
+
+def test_gains_with_different_spectra_do_not_compose(model):
+    one, other = make_gains(model, ["s2"]), make_gains(model, ["s2"], seed=1)
+    with pytest.raises(InputError, match="Fold one"):
+        compose(one, other)
+
+
+def test_blend_zero_switches_off(model, features):
+    gains = make_gains(model, ALL_HEADS)
+    off = blend(gains, 0.0)
+    assert all((v == 1).all() for v in off.gains.values())
+    for unit, values in gains.gains.items():
+        np.testing.assert_allclose(blend(gains, 1.0).gains[unit], values)
+
+
+def test_only_gains_receive_gradients(model, features):
+    gains = NetworkGains(make_gains(model, ["s2.b0.h0", "s3", "output"]), model.encoder.sites)
+    model.embed(features, gains).sum().backward()
+    assert all(p.grad is not None and bool((p.grad != 0).any()) for p in gains.parameters())
+    assert all(p.grad is None for p in model.encoder.parameters())
+    assert [n for n, _ in gains.named_parameters()] == ["values.0", "values.1", "values.2"]
+
+
+def test_gradient_equals_finite_differences(model, features):
+    encoder = model.encoder.double()
+    given = make_gains(model, ["s2.b0.h1", "s3.b1.h3"])
+    gains = NetworkGains(given, encoder.sites, dtype=torch.float64)
+    x = features.double()
+
+    def loss() -> Tensor:
+        return (encoder.encode(x, edit=gains.edit()).latent ** 2).sum()
+
+    loss().backward()
+    with torch.no_grad():
+        for value in gains.values:
+            before = value[0].item()
+            value[0] = before + 1e-6
+            up = loss()
+            value[0] = before - 1e-6
+            down = loss()
+            value[0] = before
+            assert ((up - down) / 2e-6).item() == pytest.approx(value.grad[0].item(), rel=1e-4)
+
+
+def test_first_block_is_where_the_first_edit_is(model):
+    sites = model.encoder.sites
+    assert NetworkGains(make_gains(model, ["s3.b0.h0", "s2.b1.h0"]), sites).first_block == 5
+    assert NetworkGains(make_gains(model, ["s3"]), sites).first_block == 6
+    assert NetworkGains(make_gains(model, ["output"]), sites).first_block == 8
+
+
+def test_affine_by_hand():
+    spectrum = Spectrum(np.array([1.0, 0.0]), np.array([[1.0, 0.0]]), np.array([1.0]), 10)
+    a, c = affine(spectrum, np.array([3.0]), keep_mean=True)
+    np.testing.assert_allclose(np.array([2.0, 5.0]) @ a + c, [1 + 3 * (2 - 1), 5])
+    a, c = affine(spectrum, np.array([3.0]), keep_mean=False)
+    np.testing.assert_allclose(np.array([2.0, 5.0]) @ a + c, [3 * (2 - 1), 0])
+
+
+def test_residual_head_has_no_bias_to_fold_the_output_into(model):
+    model.head = Residual(LATENT, 12)
+    with pytest.raises(ModelError, match="output"):
+        fold(model, make_gains(model, ["output"]))
+
+
+def test_file_round_trip_is_small_and_says_what_it_is(model, tmp_path):
+    gains = make_gains(model, ALL_HEADS)
+    gains = Gains(gains.gains, gains.spectra, fitted_on={"model": {"name": "tiny", "sha256": "ab"}})
+    path = save_gains(gains, tmp_path / "mine")
+    assert path.stat().st_size < 8_000
+    back = load_gains(path)
+    assert back.fitted_on == gains.fitted_on
+    assert back.keep_mean
+    assert list(back.gains) == list(gains.gains)
+    for unit in gains.gains:
+        np.testing.assert_allclose(back.gains[unit], gains.gains[unit], rtol=1e-6)
+        np.testing.assert_allclose(
+            apply(back, unit, np.ones(8)), apply(gains, unit, np.ones(8)), atol=1e-5
+        )
+    card = json.loads(path.with_suffix(".json").read_text())
+    assert card["n_gains"] == 8 * len(ALL_HEADS)
+    assert card["moved_most"][0]["unit"] in gains.gains
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_files_that_do_not_belong_together_are_refused(model, tmp_path):
+    save_gains(make_gains(model, ["s3"]), tmp_path / "a")
+    path = save_gains(make_gains(model, ["s2"]), tmp_path / "b")
+    spectra_path(path).write_bytes(spectra_path(tmp_path / "a.safetensors").read_bytes())
+    with pytest.raises(InputError, match="not the file"):
+        load_gains(path)
+    spectra_path(path).unlink()
+    with pytest.raises(InputError, match=r"no 'b\.spectra"):
+        load_gains(path)
+    (tmp_path / "c.safetensors").write_bytes(b"not a file of this kind")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_gains(tmp_path / "c")
+    with pytest.raises(InputError, match="there is no gains file"):
+        load_gains(tmp_path / "nothing")
+
+
+def test_bad_gains_are_named(model):
+    gains = make_gains(model, ["s2.b0.h0", "s2.b0.h1"])
+    gains.gains["s2.b0.h1"][3] = np.nan
+    with pytest.raises(InputError, match=r"gain 3 of 's2\.b0\.h1'"):
+        check_gains(gains)
+    with pytest.raises(InputError, match="5 gains for 8 components"):
+        check_gains(Gains({"s2.b0.h0": np.ones(5)}, gains.spectra))
+    with pytest.raises(InputError, match="without its spectrum"):
+        check_gains(Gains({"s3": np.ones(5)}, gains.spectra))
+
+
+def test_gains_of_another_model_are_refused(model):
+    gains = make_gains(model, ["s2"])
+    about = {"model": {"name": "other", "sha256": "f" * 64}}
+    with pytest.raises(ModelError, match="'other'"):
+        check_fits(
+            Gains(gains.gains, gains.spectra, fitted_on=about), model.encoder.sites, 64, "0" * 64
+        )
+    narrow = Spectrum(np.zeros(7), np.eye(7), np.ones(7), 10)
+    with pytest.raises(ModelError, match="7 dimensions"):
+        fold(model, Gains({"s2": np.ones(7)}, {"s2": narrow}))
+    with pytest.raises(ModelError, match="no unit 's7'"):
+        fold(model, Gains({"s7": np.ones(7)}, {"s7": narrow}))
+    with pytest.raises(InputError, match="direct path"):
+        fold(model, Gains({"s2": np.ones(7)}, {"s2": narrow}, path="direct"))
+
+
+def test_moved_orders_by_energy_of_the_change(model):
+    gains = make_gains(model, ["s2.b0.h0", "s2.b0.h1"])
+    gains.gains["s2.b0.h0"][:] = 1.0
+    assert [row["unit"] for row in moved(gains)] == ["s2.b0.h1", "s2.b0.h0"]
+    assert moved(gains)[1]["energy"] == 0
