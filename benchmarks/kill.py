@@ -32,10 +32,10 @@ def attempt(out: Path) -> int:
     code = 1
     try:
         import torch
+        from tiny_model import tiny_model
 
         from residual_audio.data.registry import load_dataset
         from residual_audio.extraction.extraction import extract
-        from tiny_model import tiny_model
 
         torch.set_num_threads(1)
         data = load_dataset("synthetic", n_clips=N_CLIPS, duration_s=1.0)
@@ -103,9 +103,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     # imported before the forks; nothing is computed here, so there are no threads to lose
+    import tiny_model  # noqa: F401
+
     import residual_audio.data.synthetic
     import residual_audio.extraction.extraction  # noqa: F401
-    import tiny_model  # noqa: F401
 
     found = run(given.kills, given.seed)
     print(json.dumps(found, indent=1))

@@ -21,9 +21,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 
 def one(n_clips: int, capture: str) -> dict:
+    from tiny_model import tiny_model
+
     from residual_audio.data.registry import load_dataset
     from residual_audio.extraction.extraction import extract
-    from tiny_model import tiny_model
 
     data = load_dataset("synthetic", n_clips=n_clips, duration_s=1.0)
     start = time.monotonic()

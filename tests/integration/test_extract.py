@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from tiny_model import SPEC, tiny_model
 from typer.testing import CliRunner
 
 import residual_audio as ra
@@ -34,7 +35,6 @@ from residual_audio.passes.batches import reason
 from residual_audio.store import lock
 from residual_audio.store.verify import verify_store
 from residual_audio.types import Clip
-from tiny_model import SPEC, tiny_model
 
 PROJECT = Path(__file__).resolve().parents[2]
 
