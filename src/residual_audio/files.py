@@ -6,14 +6,18 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from residual_audio.errors import InputError
+from residual_audio.errors import InputError, ResidualAudioError
+
+if TYPE_CHECKING:
+    from pyarrow import Table
 
 TEMPORARY = ".tmp"
 
@@ -56,31 +60,84 @@ def write_text(path: Path, text: str) -> Path:
 
 
 def write_json(path: Path, value: Any) -> Path:
-    """As UTF-8 JSON; NaN and infinities become null, arrays lists."""
+    """As UTF-8 JSON; what is no JSON type is made one by `json_ready`."""
     text = json.dumps(json_ready(value), indent=2, ensure_ascii=False, allow_nan=False)
     return write_text(path, text + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """Any JSON document, or an error that names the file."""
+def write_safetensors(
+    path: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, str] | None = None
+) -> Path:
+    """Named arrays and a header of strings.
+
+    Through bytes: the library's own writer leaves a temporary file behind when it is killed.
+    """
+    return write_bytes(path, safetensors_bytes(arrays, header))
+
+
+def safetensors_bytes(
+    arrays: Mapping[str, np.ndarray], header: Mapping[str, str] | None = None
+) -> bytes:
+    """What `write_safetensors` writes, for those who record its digest."""
+    from safetensors.numpy import save
+
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return save(whole, dict(header) if header else None)
+
+
+def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> Path:
+    """Named arrays as numpy's own archive, without pickles."""
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+    return path
+
+
+def write_parquet(path: Path, table: Table) -> Path:
+    """A table of pyarrow."""
+    from pyarrow import parquet
+
+    with replacing(path) as temporary:
+        parquet.write_table(table, temporary)
+    return path
+
+
+def read_json(path: Path, error: type[ResidualAudioError] = InputError) -> Any:
+    """Any JSON document, with or without a byte order mark, or an error that names the file."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"no file '{path}'") from error
-    except (ValueError, OSError) as error:
-        raise InputError(f"'{path}' is not readable JSON: {error}") from error
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise error(f"no file '{path}'") from None
+    except (ValueError, OSError) as reason:
+        raise error(f"'{path}' is not readable JSON: {reason}") from reason
 
 
-def json_ready(value: Any) -> Any:
-    """JSON types only; strings stay as they are."""
-    if isinstance(value, Mapping):
-        return {str(key): json_ready(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return json_ready(value.tolist())
+def read_json_object(path: Path, error: type[ResidualAudioError] = InputError) -> dict[str, Any]:
+    """The same where only an object makes sense."""
+    value = read_json(path, error)
+    if not isinstance(value, dict):
+        raise error(f"'{path}' holds a {type(value).__name__}, not an object")
+    return value
+
+
+def json_ready(value: Any, text: Callable[[str], str] = str) -> Any:
+    """JSON types only: arrays become lists, settings objects, NaN and infinities null, sets sorted.
+
+    `text` is applied to every string that is a value.
+    """
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, str):
+        return text(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if value is None or isinstance(value, str | int):
-        return value
+    if hasattr(value, "tolist"):  # arrays, their numbers, tensors
+        return json_ready(value.tolist(), text)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: json_ready(getattr(value, f.name), text) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): json_ready(item, text) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(json_ready(item, text) for item in value)
     if isinstance(value, Iterable):
-        return [json_ready(item) for item in value]
-    return str(value)
+        return [json_ready(item, text) for item in value]
+    return text(str(value))

@@ -16,6 +16,9 @@ class Progress:
     def advance(self, n: int = 1) -> None:
         """So many more of the current step are done."""
 
+    def note(self, line: str) -> None:
+        """A line for people that stays on the screen: what a step found, or why it was left out."""
+
     def keeps(self, sentence: str) -> None:
         """What is kept, and how to go on, if the work is stopped from now on."""
 

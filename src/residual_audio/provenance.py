@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import platform
 import re
+import subprocess
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, is_dataclass
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from residual_audio import __version__
+from residual_audio.files import json_ready
 
 # distributions whose version can change a number
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "transformers", "soundfile", "soxr")
@@ -31,12 +30,17 @@ _ABSOLUTE = re.compile(
 
 
 def collect(
-    model: Any = None, dataset: Any = None, seed: int | None = None, **extra: Any
+    model: Any = None,
+    dataset: Any = None,
+    seed: int | None = None,
+    seconds: float | None = None,
+    **extra: Any,
 ) -> dict[str, Any]:
     """Provenance of a result, ready for JSON.
 
     `model` is anything with `name`, `family` and `sha256`; `dataset` anything with `name`, `clips`
-    and `fingerprint()`. Both may be lists. `extra` is recorded as given, with paths shortened.
+    and `fingerprint()`. Both may be lists. `seconds` is how long it took. `extra` is recorded as
+    given, with paths shortened. A package that runs from its git working tree records the commit.
     """
     record: dict[str, Any] = {
         "package": "residual-audio",
@@ -49,6 +53,11 @@ def collect(
         "command": command_line(),
         "seed": seed,
     }
+    commit = git_commit()
+    if commit is not None:
+        record["commit"] = commit
+    if seconds is not None:
+        record["seconds"] = round(seconds, 3)
     if model is not None:
         record["model"] = _each(model, _describe_model)
     if dataset is not None:
@@ -65,6 +74,26 @@ def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+@cache
+def git_commit(folder: Path = Path(__file__).parent) -> str | None:
+    """Commit of the working tree that `folder` is tracked in, `+` where files were changed.
+
+    None where there is no such tree or no git: an installed package may lie below somebody else's.
+    """
+    try:
+        _git(folder, "ls-files", "--error-unmatch", "--", "__init__.py")
+        commit = _git(folder, "rev-parse", "HEAD")
+        return commit + ("+" if _git(folder, "status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    call = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+    done = subprocess.run(call, capture_output=True, text=True, check=True, timeout=10)
+    return done.stdout.strip()
 
 
 def command_line(argv: list[str] | None = None) -> list[str]:
@@ -107,31 +136,11 @@ def sha256_file(path: Path) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Value as JSON types: paths shortened, arrays to lists, non-finite numbers to None."""
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, str):
-        return without_machine_paths(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Path):
-        return without_machine_paths(str(value))
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, set | frozenset):
-        return sorted(plain(item) for item in value)
-    if isinstance(value, Iterable):
-        return [plain(item) for item in value]
-    return without_machine_paths(str(value))
+    """Value as JSON types, with the paths of this machine shortened in every string."""
+    return json_ready(value, without_machine_paths)
 
 
-def _each(value: Any, describe: Any) -> Any:
+def _each(value: Any, describe: Callable[[Any], dict[str, Any]]) -> Any:
     if isinstance(value, list | tuple):
         return [describe(item) for item in value]
     return describe(value)

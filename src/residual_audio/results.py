@@ -10,7 +10,7 @@ from typing import Any
 
 from residual_audio import provenance
 from residual_audio.errors import InputError
-from residual_audio.files import json_ready, read_json, replacing, write_json
+from residual_audio.files import json_ready, read_json, write_json, write_parquet
 from residual_audio.types import Result, Score
 
 SCHEMA_VERSION = 1
@@ -109,11 +109,9 @@ def write_result(result: Result, path: Path, *, items: bool = False) -> Path:
 def write_items(columns: Mapping[str, list[Any]], path: Path) -> None:
     """Per-item columns as parquet."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     table = pa.table({name: pa.array(list(values)) for name, values in columns.items()})
-    with replacing(path) as temporary:
-        pq.write_table(table, temporary)
+    write_parquet(path, table)
 
 
 def read_result(path: Path) -> Result:

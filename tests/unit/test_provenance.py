@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 import json
 import platform
+import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -100,3 +102,36 @@ def test_sha256_file(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"abc")
     expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     assert provenance.sha256_file(tmp_path / "f") == expected
+
+
+def test_a_tracked_package_names_its_commit_and_changes(tmp_path: Path) -> None:
+    git = shutil.which("git")
+    if git is None:
+        pytest.skip("no git")
+
+    def run(*arguments: str) -> str:
+        call = [git, "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
+        return subprocess.run(call, capture_output=True, text=True, check=True).stdout.strip()
+
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    assert provenance.git_commit(package) is None
+    run("init", "-q")
+    assert provenance.git_commit.__wrapped__(package) is None  # below a tree, but not of it
+    run("add", ".")
+    run("commit", "-qm", "first")
+    head = run("rev-parse", "HEAD")
+    assert provenance.git_commit.__wrapped__(package) == head
+    (package / "__init__.py").write_text("changed = True")
+    assert provenance.git_commit.__wrapped__(package) == head + "+"
+
+
+def test_no_git_no_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert provenance.git_commit.__wrapped__(tmp_path) is None
+
+
+def test_run_time_is_recorded_where_it_is_given() -> None:
+    assert provenance.collect(seconds=1.23456)["seconds"] == 1.235
+    assert "seconds" not in provenance.collect()

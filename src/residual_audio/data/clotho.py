@@ -6,7 +6,7 @@ from pathlib import Path
 
 from residual_audio.data.audio_files import Files, below
 from residual_audio.data.base import Card, Dataset
-from residual_audio.data.tables import read_csv
+from residual_audio.data.metadata import read_csv
 from residual_audio.errors import DatasetError
 from residual_audio.types import Clip
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from residual_audio.data.audio_files import Files, LayoutError, nfc
 from residual_audio.data.base import TEMPLATE, Card, Dataset
-from residual_audio.data.tables import read_csv, read_jsonl
+from residual_audio.data.metadata import read_csv, read_jsonl
 from residual_audio.errors import DatasetError
 from residual_audio.types import Clip
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from residual_audio.data.audio_files import Files, below, readable
 from residual_audio.data.base import Card, Dataset
-from residual_audio.data.tables import read_json
 from residual_audio.errors import DatasetError
+from residual_audio.files import read_json
 from residual_audio.types import Clip
 
 CARD = Card(
@@ -78,7 +78,7 @@ def _parts(root: Path, split: str | None) -> list[tuple[str, Path]]:
 
 def _read(folder: Path, split: str, clips: list[Clip], missing: dict[str, str]) -> None:
     table = folder / "examples.json"
-    notes = read_json(table)
+    notes = read_json(table, DatasetError)
     if not isinstance(notes, dict) or not notes:
         raise DatasetError(f"'{table}' has no notes: expected note name → properties")
     files = Files(folder)

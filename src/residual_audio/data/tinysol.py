@@ -7,7 +7,7 @@ from pathlib import Path
 
 from residual_audio.data.audio_files import Files, below
 from residual_audio.data.base import Card, Dataset
-from residual_audio.data.tables import Row, read_csv, whole
+from residual_audio.data.metadata import Row, read_csv, whole
 from residual_audio.types import Clip
 
 CARD = Card(

@@ -7,8 +7,8 @@ from pathlib import Path, PurePosixPath
 
 from residual_audio.data.audio_files import Files, below, is_audio
 from residual_audio.data.base import Card, Dataset
-from residual_audio.data.tables import read_json
 from residual_audio.errors import DatasetError
+from residual_audio.files import read_json
 from residual_audio.types import Clip
 
 CARD = Card(
@@ -92,7 +92,7 @@ def _splits(home: Path) -> dict[str, int]:
             path = home / "datafiles" / name
             if not path.is_file():
                 continue
-            listed = read_json(path)
+            listed = read_json(path, DatasetError)
             rows = listed.get("data") if isinstance(listed, dict) else None
             if not isinstance(rows, list) or not all(
                 isinstance(row, dict) and isinstance(row.get("wav"), str) for row in rows

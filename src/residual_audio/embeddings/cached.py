@@ -22,7 +22,7 @@ import numpy.typing as npt
 from residual_audio import __version__, provenance
 from residual_audio.data.audio_files import AUDIO_SUFFIXES, is_audio
 from residual_audio.errors import AudioError, InputError
-from residual_audio.files import write_bytes
+from residual_audio.files import write_safetensors
 from residual_audio.types import Clip
 
 Array = npt.NDArray[Any]
@@ -238,8 +238,6 @@ def _cached(
 
 
 def _write(path: Path, key: dict[str, Any], found: Embedded) -> None:
-    from safetensors.numpy import save
-
     vectors = np.ascontiguousarray(found.vectors)
     header = {
         "key": json.dumps(key, sort_keys=True),
@@ -247,8 +245,7 @@ def _write(path: Path, key: dict[str, Any], found: Embedded) -> None:
         "skipped": json.dumps(dict(found.skipped)),
     }
     header["sha256"] = _digest(vectors, header.values())
-    payload = save({"vectors": vectors}, metadata=header)
-    write_bytes(path, payload)
+    write_safetensors(path, {"vectors": vectors}, header)
 
 
 def _read(path: Path, key: dict[str, Any]) -> Embedded | None:

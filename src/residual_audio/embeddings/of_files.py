@@ -11,7 +11,7 @@ import numpy as np
 from residual_audio import provenance
 from residual_audio.audio.windows import LongPolicy
 from residual_audio.errors import AudioError, InputError
-from residual_audio.files import replacing
+from residual_audio.files import write_safetensors
 from residual_audio.models.clap import AudioTextModel
 
 
@@ -24,8 +24,6 @@ def embed_files(
     advance: Callable[[int], None] | None = None,
 ) -> tuple[list[Path], dict[str, str]]:
     """Files that were embedded, in order, and those that were skipped with the reason."""
-    from safetensors.numpy import save_file
-
     done: list[Path] = []
     skipped: dict[str, str] = {}
     parts: list[np.ndarray] = []
@@ -51,6 +49,5 @@ def embed_files(
         "files": json.dumps([str(file) for file in done], ensure_ascii=False),
         "provenance": json.dumps(provenance.collect(model=model, long=long)),
     }
-    with replacing(out) as temporary:
-        save_file({"embeddings": np.concatenate(parts)}, temporary, metadata=header)
+    write_safetensors(out, {"embeddings": np.concatenate(parts)}, header)
     return done, skipped

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from residual_audio import provenance
 from residual_audio.embeddings.cached import Advance, Embedded, audio_files, embed_windows
 from residual_audio.errors import InputError
-from residual_audio.files import replacing, write_bytes
+from residual_audio.files import write_npz, write_safetensors
 from residual_audio.metrics import frechet
 from residual_audio.types import Result, Score
 
@@ -84,14 +84,9 @@ def write_statistics(side: Side, model: Any, path: Path) -> None:
         # text as bytes of uint8: an object array would need pickle to be read again
         note = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)
         arrays["provenance"] = note
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
+        write_npz(path, arrays)
     elif path.suffix == ".safetensors":
-        from safetensors.numpy import save
-
-        header = {"provenance": json.dumps(record)}
-        payload = save({k: np.ascontiguousarray(v) for k, v in arrays.items()}, metadata=header)
-        write_bytes(path, payload)
+        write_safetensors(path, arrays, {"provenance": json.dumps(record)})
     else:
         raise InputError(f"'{path}': statistics are written as .npz or .safetensors")
 

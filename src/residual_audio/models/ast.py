@@ -11,7 +11,7 @@ import torch
 from residual_audio.audio import specs
 from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.errors import ModelError
-from residual_audio.models.checkpoint_files import read_json
+from residual_audio.models.checkpoint_files import read_model_json
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.hf import find_folder, read_folder_weights
@@ -40,7 +40,7 @@ _IGNORED = "classifier."
 def load(ref: str) -> AudioTextModel:
     """`ref` is a folder or a repository id; `ASTModel` and `ASTForAudioClassification` alike."""
     folder = find_folder(ref)
-    config = read_json(folder / "config.json")
+    config = read_model_json(folder / "config.json")
     if config.get("model_type") != "audio-spectrogram-transformer":
         raise ModelError(
             f"'{ref}' is a '{config.get('model_type')}' model, not an Audio Spectrogram Transformer"
@@ -109,7 +109,7 @@ def _encoder(tensors: StateDict, config: dict[str, Any], where: str) -> ViT:
 def front_end_spec(folder: Path, encoder: ViTConfig) -> FrontEndSpec:
     """What preprocessor_config.json says; the released values where there is none."""
     path = folder / "preprocessor_config.json"
-    config = read_json(path) if path.is_file() else {}
+    config = read_model_json(path) if path.is_file() else {}
     rate = int(config.get("sampling_rate", specs.AST.sample_rate_hz))
     n_mels = int(config.get("num_mel_bins", encoder.n_mels))
     n_frames = int(config.get("max_length", encoder.n_frames))

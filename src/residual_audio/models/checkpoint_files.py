@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -13,21 +12,16 @@ from typing import Any
 from torch import Tensor
 
 from residual_audio.errors import ModelError
+from residual_audio.files import read_json_object
 
 WEIGHTS = "model.safetensors"
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_model_json(path: Path) -> dict[str, Any]:
     """A JSON object, or an error that names the file."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise ModelError(f"'{path.parent}' has no {path.name}: is it a model folder?") from error
-    except (ValueError, OSError) as error:
-        raise ModelError(f"'{path}' is not readable JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ModelError(f"'{path}' holds a {type(value).__name__}, not an object")
-    return value
+    if not path.is_file():
+        raise ModelError(f"'{path.parent}' has no {path.name}: is it a model folder?")
+    return read_json_object(path, ModelError)
 
 
 def write_folder(

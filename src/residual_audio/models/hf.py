@@ -13,7 +13,7 @@ from torch import Tensor
 from residual_audio.audio import specs
 from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.errors import ModelError
-from residual_audio.models.checkpoint_files import read_json, write_folder
+from residual_audio.models.checkpoint_files import read_model_json, write_folder
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT, HTSATConfig
@@ -39,7 +39,7 @@ _PATTERNS = ["*.json", "*.safetensors", "*.txt", "pytorch_model*.bin"]
 def load(ref: str) -> AudioTextModel:
     """`ref` is a folder or a repository id such as `laion/clap-htsat-unfused`."""
     folder = find_folder(ref)
-    config = read_json(folder / "config.json")
+    config = read_model_json(folder / "config.json")
     if config.get("model_type") != "clap":
         raise ModelError(
             f"'{ref}' is a '{config.get('model_type')}' model, not CLAP; "
@@ -95,7 +95,7 @@ def read_folder_weights(folder: Path) -> tuple[StateDict, str]:
     if (folder / "model.safetensors").is_file():
         files = [folder / "model.safetensors"]
     elif index.is_file():
-        names = sorted(set(read_json(index)["weight_map"].values()))
+        names = sorted(set(read_model_json(index)["weight_map"].values()))
         if any(Path(name).name != name for name in names):
             raise ModelError(f"'{index}' names a file outside its folder; it was not read")
         files = [folder / name for name in names]
@@ -116,7 +116,7 @@ def front_end_spec(folder: Path, fusion: bool) -> FrontEndSpec:
     path = folder / "preprocessor_config.json"
     if not path.is_file():
         return spec
-    config = read_json(path)
+    config = read_model_json(path)
     if config.get("truncation", "rand_trunc") == "rand_trunc":
         spec = replace(specs.HF, fusion=False)
     rate = int(config.get("sampling_rate", spec.sample_rate_hz))

@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import nn
 
 from residual_audio.errors import ModelError
-from residual_audio.models.checkpoint_files import read_json
+from residual_audio.models.checkpoint_files import read_model_json
 from residual_audio.models.hf import read_folder_weights
 from residual_audio.models.joint import MLP, Identity, JointHead, Linear
 from residual_audio.models.text import (
@@ -60,7 +60,7 @@ def load_text(
                 f"`hf download {repository}` where there is network and copy the cache"
             )
         source, place = found, f"the text encoder '{found}'"
-        config = read_json(found / "config.json")
+        config = read_model_json(found / "config.json")
         if config.get("model_type") != "bert":
             raise ModelError(f"{place} is a '{config.get('model_type')}' model; expected bert")
         config = {key: value for key, value in config.items() if not key.startswith("_")}

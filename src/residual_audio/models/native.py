@@ -11,7 +11,7 @@ from torch import nn
 
 from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.errors import ModelError
-from residual_audio.models.checkpoint_files import WEIGHTS, read_json, write_folder
+from residual_audio.models.checkpoint_files import WEIGHTS, read_model_json, write_folder
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT, HTSATConfig
@@ -44,12 +44,12 @@ TEXTS: dict[str, Callable[[dict[str, Any], Path], nn.Module]] = {
 def is_native(folder: Path) -> bool:
     """True for a folder that `save` wrote."""
     path = folder / "config.json"
-    return path.is_file() and read_json(path).get("format") == FORMAT
+    return path.is_file() and read_model_json(path).get("format") == FORMAT
 
 
 def load(folder: Path, name: str | None = None) -> AudioTextModel:
     """Open a folder in our layout; no pickle is involved."""
-    config = read_json(folder / "config.json")
+    config = read_model_json(folder / "config.json")
     if config.get("format") != FORMAT:
         raise ModelError(f"'{folder}' is not a {FORMAT} model folder")
     if config.get("schema_version") != SCHEMA_VERSION:

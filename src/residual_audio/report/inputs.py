@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from residual_audio.errors import InputError
+from residual_audio.files import read_json
 from residual_audio.report.tables import read_parquet
 from residual_audio.table import Table, read_csv
 
@@ -51,7 +51,7 @@ class Tables:
     def statistics(self) -> dict[str, Any]:
         if self._statistics is None:
             path = self.folder / "statistics.json"
-            self._statistics = json.loads(path.read_text()) if path.is_file() else {}
+            self._statistics = read_json(path) if path.is_file() else {}
         return self._statistics
 
     def note(self, table: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from residual_audio.files import write_bytes
+from residual_audio import files
 from residual_audio.table import Table
 
 NO_VALUE = "–"
@@ -32,7 +32,7 @@ def write_csv(path: Path, table: Table) -> Path:
     }
     for row in table.rows():
         writer.writerow([_cell(value, absent[key]) for key, value in row.items()])
-    return write_bytes(path, buffer.getvalue().encode())
+    return files.write_bytes(path, buffer.getvalue().encode())
 
 
 def _cell(value: Any, absent: str) -> Any:
@@ -46,7 +46,6 @@ def _cell(value: Any, absent: str) -> Any:
 def write_parquet(path: Path, table: Table) -> Path:
     """Columns as they are; notes and caption travel in the metadata."""
     import pyarrow as pa
-    from pyarrow import parquet
 
     arrays = {
         key: pa.array(values.tolist() if values.dtype == object else values)
@@ -55,9 +54,7 @@ def write_parquet(path: Path, table: Table) -> Path:
     found = pa.table(arrays).replace_schema_metadata(
         {"caption": table.caption, "notes": json.dumps(list(table.notes))}
     )
-    buffer = io.BytesIO()
-    parquet.write_table(found, buffer)
-    return write_bytes(path, buffer.getvalue())
+    return files.write_parquet(path, found)
 
 
 def read_parquet(path: Path) -> Table:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 
+from residual_audio import provenance
 from residual_audio.errors import ModelError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.reweight.fold import fold
@@ -50,7 +51,7 @@ def export_folded(
         )
     about = {"gains": [{"n": n_gains(g), **dict(g.fitted_on)} for g in scaled], "amount": amount}
     if to == "native":
-        native.save(model, out, {"folded": _plain(about)})
+        native.save(model, out, {"folded": provenance.plain(about)})
     else:
         writer: Any = {"hf": hf, "laion": laion}[to]
         writer.save(model, out)
@@ -61,12 +62,6 @@ def export_folded(
         "gains": sum(n_gains(g) for g in scaled),
         "difference": difference,
     }
-
-
-def _plain(value: Any) -> Any:
-    from residual_audio.provenance import plain
-
-    return plain(value)
 
 
 @torch.no_grad()

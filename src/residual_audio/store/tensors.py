@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from residual_audio.errors import StoreError
-from residual_audio.files import TEMPORARY, write_bytes
+from residual_audio.files import TEMPORARY, write_safetensors
 
 Array = npt.NDArray[Any]
 
@@ -39,11 +39,8 @@ def is_temporary(name: str) -> bool:
 
 def write_tensors(path: Path, arrays: Mapping[str, Array], note: Any = None) -> None:
     """A safetensors file. One metadata key only: with several their order on disk is random."""
-    from safetensors.numpy import save
-
     metadata = None if note is None else {"note": json.dumps(note, sort_keys=True)}
-    # not save_file: it writes through a temporary file of its own, which a kill would leave behind
-    write_bytes(path, save({n: np.ascontiguousarray(a) for n, a in arrays.items()}, metadata))
+    write_safetensors(path, arrays, metadata)
 
 
 class TensorFile:

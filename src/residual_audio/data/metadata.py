@@ -62,13 +62,6 @@ def _unique(header: Sequence[str]) -> list[str]:
     return names
 
 
-def read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, OSError) as error:
-        raise DatasetError(f"'{path}' is not readable JSON: {error}") from None
-
-
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """One JSON object a line."""
     rows = []
