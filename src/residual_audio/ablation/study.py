@@ -25,8 +25,9 @@ from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
 from residual_audio.judge.of_store import caption_judge, class_judge, joint_head
+from residual_audio.metrics.estimators import of_spectrum
 from residual_audio.metrics.separability import class_codes, fisher
-from residual_audio.metrics.spectra import eigenspectrum, linear_metrics
+from residual_audio.metrics.spectra import eigenspectrum
 from residual_audio.metrics.uncertainty import correlation
 from residual_audio.passes.kept import Passes
 from residual_audio.store import Store
@@ -181,7 +182,7 @@ def head_metrics(study: Study) -> dict[str, FloatArray]:
     for site in store.attention_sites:
         heads = np.asarray(store.heads(site))[study.rows].transpose(1, 0, 2)  # head clip d_head
         spectra = eigenspectrum(heads)
-        found = linear_metrics(spectra)
+        found = of_spectrum(spectra)
         found["variance"] = spectra.sum(-1)
         found["norm"] = np.linalg.norm(heads, axis=-1).mean(-1)
         if codes is not None:

@@ -11,18 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from residual_audio.analysis.columns import METRICS, PREFIXES
+from residual_audio.analysis.columns import PREFIXES, summary_columns
 from residual_audio.errors import InputError
+from residual_audio.metrics.estimators import BY_NAME, SUMMARY, of_columns
 from residual_audio.table import Table, from_rows, read_csv
 from residual_audio.types import Head
 
-LINEAR, NONLINEAR = "pca_99", "twonn"
-
-
-def metric_columns(heads: Table) -> list[str]:
-    """Columns of a per-head table that are metrics, in the order of `METRICS`, then by prefix."""
-    names = [prefix + metric.name for prefix in PREFIXES for metric in METRICS]
-    return [name for name in names if name in heads and heads[name].dtype.kind in "fi"]
+LINEAR, NONLINEAR = BY_NAME["ln_ratio"].reads
 
 
 def read_head_table(path: Path) -> Table:
@@ -32,8 +27,8 @@ def read_head_table(path: Path) -> Table:
         raise InputError(f"'{path}' has no column 'head_id'; it has: {', '.join(table.columns)}")
     if len(table) == 0:
         raise InputError(f"'{path}' has a header and no heads")
-    if not metric_columns(table):
-        known = ", ".join(metric.name for metric in METRICS)
+    if not summary_columns(table):
+        known = ", ".join(estimator.name for estimator in SUMMARY)
         raise InputError(f"'{path}' holds none of the known metrics: {known}")
     return complete_head_table(table)
 
@@ -56,11 +51,7 @@ def complete_head_table(table: Table) -> Table:
     }
     columns |= {k: v[order] for k, v in table.columns.items() if k not in columns}
     for prefix in PREFIXES:
-        linear, nonlinear = prefix + LINEAR, prefix + NONLINEAR
-        if linear in columns and nonlinear in columns:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ratio = columns[linear].astype(float) / columns[nonlinear].astype(float)
-            columns[prefix + "ln_ratio"] = ratio
+        columns |= of_columns(columns, prefix)
     return Table(table.name, columns, table.caption, table.notes)
 
 
@@ -129,7 +120,7 @@ def stage_table(heads: Table) -> Table:
 
 def _means(part: Table) -> dict[str, object]:
     out: dict[str, object] = {}
-    for name in metric_columns(part):
+    for name in summary_columns(part):
         mean, std, n = mean_and_std(part[name])
         out[f"{name}_mean"], out[f"{name}_std"] = mean, std
         if n != len(part):

@@ -17,7 +17,7 @@ from residual_audio.metrics.attention import (
     map_dimensions,
     map_grams,
 )
-from residual_audio.metrics.spectra import linear_metrics
+from residual_audio.metrics.estimators import of_spectrum
 from residual_audio.metrics.validate import Array
 from residual_audio.table import Table, from_rows
 from residual_audio.types import Site
@@ -77,7 +77,7 @@ def _one_site(
     if grams is not None:
         chosen = np.sort(rng.permutation(len(grams[0]))[:n_maps])
         equal = grams[np.ix_(np.arange(len(grams)), chosen, chosen)]
-        found = linear_metrics(gram_spectra(equal))
+        found = of_spectrum(gram_spectra(equal))
         if store.has(f"attention/{site}/maps_at"):
             windows = np.asarray(store.array(f"attention/{site}/maps_at"))[chosen, 1]
             within = dimensions_within_windows(equal, windows)

@@ -13,16 +13,10 @@ from typing import Any
 import numpy as np
 
 from residual_audio.engine.jobs import available_cores, on_cores
-from residual_audio.metrics.dimension import (
-    combine_local,
-    gride,
-    local_dimension,
-    mle,
-    refusals,
-    two_nn,
-)
+from residual_audio.metrics.dimension import local_dimension, mle, refusals, two_nn
+from residual_audio.metrics.estimators import of_neighbours, of_spectrum
 from residual_audio.metrics.neighbours import Distances, neighbour_distances
-from residual_audio.metrics.spectra import eigenspectrum, kept_share, linear_metrics
+from residual_audio.metrics.spectra import eigenspectrum, kept_share
 from residual_audio.metrics.validate import Array, as_heads, check_finite
 
 N_NEIGHBOURS = 20
@@ -51,7 +45,6 @@ def measure(
     *,
     transform: Array | None = None,
     k: int = N_NEIGHBOURS,
-    levels: tuple[float, ...] = (0.90, 0.95, 0.99),
     units: Sequence[Any] | None = None,
     clips: Sequence[Any] | None = None,
     nonlinear: bool = True,
@@ -75,7 +68,7 @@ def measure(
         cloud = x[rows]
         root = None if transform is None else transform[rows]
         spectra = eigenspectrum(cloud if root is None else cloud.astype(np.float64) @ root)
-        columns = {"n_clips": np.full(len(cloud), x.shape[1])} | linear_metrics(spectra, levels)
+        columns = {"n_clips": np.full(len(cloud), x.shape[1])} | of_spectrum(spectra)
         if x.shape[2] >= 16:
             columns["kept_16"] = kept_share(spectra, 16)
         log_ratio, local = np.full(cloud.shape[:2], np.nan), np.full(cloud.shape[:2], np.nan)
@@ -112,30 +105,16 @@ def _spread(cloud: Array, root: Array | None, k: int, parts: Sequence[Array]) ->
 
 
 def nonlinear_columns(distances: Distances) -> tuple[dict[str, Array], Array, Array]:
-    """TwoNN, MLE and GRIDE with errors and reasons; log(r₂/r₁); the local dimension of clips."""
-    linear, likelihood = two_nn(distances), two_nn(distances, "mle", 0.0)
+    """Every estimate from neighbours with its error and reason; log(r₂/r₁); local dimensions."""
+    columns = of_neighbours(distances)
     local = local_dimension(distances)
-    wide, wide_error, _ = combine_local(local)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         spread = np.array([np.nanstd(row) if np.isfinite(row).any() else np.nan for row in local])
-    columns: dict[str, Array] = {
-        "twonn": linear.value,
-        "twonn_se": linear.error,
-        "twonn_mle": likelihood.value,
-        "twonn_mle_se": likelihood.error,
-        "mle": wide,
-        "mle_se": wide_error,
-        "mle_arithmetic": combine_local(local, "arithmetic")[0],
+        ratio = np.log(distances.values[..., 1] / distances.values[..., 0])
+    ratio[np.isnan(columns["twonn"])] = np.nan
+    columns |= {
         "local_std": spread,
         "duplicates": distances.duplicates,
+        "reason": np.array(refusals(distances, distances.k), dtype=object),
     }
-    order = 1
-    while 2 * order <= distances.k:
-        scale = gride(distances, order)
-        columns[f"gride_{order}"], columns[f"gride_{order}_se"] = scale.value, scale.error
-        order *= 2
-    columns["reason"] = np.array(refusals(distances, distances.k), dtype=object)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.log(distances.values[..., 1] / distances.values[..., 0])
-    ratio[np.isnan(linear.value)] = np.nan
     return columns, ratio, local

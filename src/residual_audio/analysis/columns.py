@@ -1,41 +1,9 @@
-"""The metrics a per-head table may hold: their names in files and in print."""
+"""The columns of a per-head table: estimators, measured in several spaces."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One number a head."""
-
-    name: str
-    """Column name, as in published per-head tables."""
-    label: str
-    """For figures and Markdown."""
-    latex: str
-    decimals: int
-    """In a table of means."""
-
-
-METRICS = (
-    Metric("pca_90", "PCA 90%", r"$d_{\mathrm{PCA}_{90}}$", 1),
-    Metric("pca_95", "PCA 95%", r"$d_{\mathrm{PCA}_{95}}$", 1),
-    Metric("pca_99", "PCA 99%", r"$d_{\mathrm{PCA}_{99}}$", 1),
-    Metric("evr_pc1", "EVR (PC1)", r"EVR(PC1)", 3),
-    Metric("evr_pc2", "EVR (PC2)", r"EVR(PC2)", 3),
-    Metric("pr", "Participation ratio", "PR", 1),
-    Metric("shannon_entropy", "Spectral entropy", "$H$", 2),
-    Metric("eff_rank", "Effective rank", "EffRank", 1),
-    Metric("twonn", "TwoNN", "TwoNN", 1),
-    Metric("mle", "MLE", "MLE", 1),
-    Metric("ln_ratio", "L/N", "L/N", 2),
-)
-
-BY_NAME = {metric.name: metric for metric in METRICS}
-
-STAGE_TABLE = ("pca_90", "pca_99", "twonn", "pr", "eff_rank", "evr_pc1")
-"""Columns of the stage table that papers print."""
+from residual_audio.metrics.estimators import BY_NAME, SUMMARY
+from residual_audio.table import Table
 
 PREFIXES = {
     "": "raw head outputs, before W_O",
@@ -43,6 +11,12 @@ PREFIXES = {
     "token_": "over tokens instead of clip means",
 }
 """Column prefixes and what they are measured on."""
+
+
+def summary_columns(heads: Table) -> list[str]:
+    """Columns that are averaged and tested, by space, then in the order of the estimators."""
+    names = [prefix + estimator.name for prefix in PREFIXES for estimator in SUMMARY]
+    return [name for name in names if name in heads and heads[name].dtype.kind in "fi"]
 
 
 def label(name: str) -> str:

@@ -11,11 +11,11 @@ from residual_audio.analysis.aggregate import complete_head_table
 from residual_audio.analysis.battery import MAX_SEARCHED, measure
 from residual_audio.analysis.source import Source, clip_ids, each_site
 from residual_audio.engine.jobs import on_cores
+from residual_audio.metrics.estimators import of_spectrum
 from residual_audio.metrics.kernels import kernel_dimension, kernel_pca_spectrum
 from residual_audio.metrics.spectra import (
     effective_rank,
     isometry,
-    linear_metrics,
     participation_ratio,
     pca_dimension,
     spectrum_of_covariance,
@@ -76,7 +76,7 @@ def measure_heads(
         if tokens:
             moments = store.moments(part.site)
             values = spectrum_of_covariance(moments.covariance)
-            found |= {f"token_{k}": v for k, v in linear_metrics(values).items()}
+            found |= {f"token_{k}": v for k, v in of_spectrum(values).items()}
             found["n_tokens"] = np.full(len(values), moments.n)
             spectra.setdefault("token", []).extend(values)
         if kernel:

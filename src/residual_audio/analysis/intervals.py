@@ -11,12 +11,13 @@ from residual_audio.analysis.source import Source, each_site
 from residual_audio.engine.jobs import on_cores
 from residual_audio.metrics.bootstrap import percentile_interval, resample_counts
 from residual_audio.metrics.dimension import two_nn_of_ratios
-from residual_audio.metrics.spectra import linear_metrics, spectrum_of_covariance
+from residual_audio.metrics.estimators import DIMENSIONS, of_spectrum
+from residual_audio.metrics.spectra import spectrum_of_covariance
 from residual_audio.metrics.validate import Array
 from residual_audio.table import Table, from_rows
 
 Advance = Callable[[int], None]
-CURVE_METRICS = ("pca_90", "pca_99", "pr", "eff_rank", "twonn", "mle")
+CURVE_METRICS = tuple(estimator.name for estimator in DIMENSIONS)
 
 
 def resampled_spectra(x: Array, counts: Array) -> Array:
@@ -63,7 +64,7 @@ def stage_intervals(
     first = 0
     for part in each_site(store):
         stage = f"s{part.site.stage}"
-        metrics = linear_metrics(resampled_spectra(part.x, counts))
+        metrics = of_spectrum(resampled_spectra(part.x, counts))
         ratios = log_ratio[first : first + len(part.x)]
         first += len(part.x)
         if np.isfinite(ratios).any():

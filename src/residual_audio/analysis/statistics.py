@@ -6,8 +6,9 @@ from dataclasses import asdict
 from itertools import combinations
 from typing import Any
 
-from residual_audio.analysis.aggregate import mean_and_std, metric_columns, ratio_of_means
-from residual_audio.analysis.columns import METRICS
+from residual_audio.analysis.aggregate import mean_and_std, ratio_of_means
+from residual_audio.analysis.columns import summary_columns
+from residual_audio.metrics.estimators import SUMMARY
 from residual_audio.metrics.statistics import anova, by_group, compare_pairs, correlate
 from residual_audio.table import Table
 
@@ -21,7 +22,7 @@ def head_statistics(heads: Table) -> dict[str, Any]:
     """Everything that can be said from a per-head table alone, ready for JSON."""
     stages = [f"s{stage}" for stage in heads["stage"].tolist()]
     metrics: dict[str, Any] = {}
-    for name in metric_columns(heads):
+    for name in summary_columns(heads):
         groups = by_group(heads[name], stages)
         metrics[name] = {
             "stages": {
@@ -49,5 +50,5 @@ def head_statistics(heads: Table) -> dict[str, Any]:
 
 def correlations(heads: Table) -> dict[str, Any]:
     """Every pair of metrics of the raw heads, as `a~b`."""
-    names = [metric.name for metric in METRICS if metric.name in heads]
+    names = [estimator.name for estimator in SUMMARY if estimator.name in heads]
     return {f"{a}~{b}": asdict(correlate(heads[a], heads[b])) for a, b in combinations(names, 2)}

@@ -1,4 +1,4 @@
-"""Nonlinear spectra: kernel PCA and diffusion maps, the curved counterparts of the eigenspectrum.
+"""Nonlinear spectra: kernel PCA and kernel dimension, the curved counterparts of the spectrum.
 
 Where PCA needs many directions for a bent sheet, these need few. All take one cloud [clip, d];
 their cost grows with the cube of the number of clips, so callers pass a declared sample. The
@@ -76,21 +76,3 @@ def kernel_dimension(x: Array, n_bandwidths: int = 48) -> KernelDimension:
         if growth > best:
             best, where = float(growth), float(epsilon)
     return KernelDimension(best, where * scale**2)
-
-
-def diffusion_spectrum(x: Array, bandwidth: float | None = None) -> Array:
-    """Eigenvalues of the diffusion operator, 1 = λ₀ ≥ λ₁ ≥ …: [clip].
-
-    Density is divided out (α = 1), so that they describe the shape and not where clips are many.
-    The default bandwidth is the one of `kernel_dimension`.
-    """
-    squared = squared_distances(x)
-    bandwidth = kernel_dimension(x).bandwidth if bandwidth is None else bandwidth
-    if not bandwidth > 0:
-        return np.full(len(squared), np.nan)
-    kernel = np.exp(-squared / bandwidth)
-    density = kernel.sum(axis=1)
-    kernel /= density[:, None] * density[None]
-    root = np.sqrt(kernel.sum(axis=1))
-    values = np.linalg.eigvalsh(kernel / (root[:, None] * root[None]))[::-1]
-    return np.clip(values, 0.0, None)

@@ -66,13 +66,6 @@ def within_and_cross(similarity: Array, group: Array) -> dict[str, float]:
     }
 
 
-def principal_angles(a: Array, b: Array) -> Array:
-    """Angles in radians, rising, between the row spaces of a [k, d] and b [m, d]."""
-    qa, qb = np.linalg.qr(np.asarray(a, float).T)[0], np.linalg.qr(np.asarray(b, float).T)[0]
-    cosines = np.linalg.svd(qa.T @ qb, compute_uv=False)
-    return np.arccos(np.clip(cosines, -1.0, 1.0))
-
-
 def subspace_similarity(bases: Array) -> Array:
     """Mean squared cosine of the principal angles: [head, k, d] orthonormal rows → [head, head].
 

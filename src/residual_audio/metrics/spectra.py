@@ -68,12 +68,6 @@ def isometry(w: Array) -> Array:
     return vectors * np.sqrt(np.clip(values, 0.0, None))[..., None, :]
 
 
-def projected_covariance(covariance: Array, w: Array) -> Array:
-    """Lᵀ C L: the covariance after the projection, in d × d, with the same non-zero spectrum."""
-    root = isometry(w)
-    return np.swapaxes(root, -1, -2) @ covariance @ root
-
-
 def fit_spectrum(x: Array) -> Spectrum:
     """Centred PCA of one unit [clip, d]: mean, basis (rows), eigenvalues."""
     x = np.asarray(x)
@@ -114,6 +108,17 @@ def pca_dimension(spectrum: Array, share: float) -> Array:
     return np.where(np.isnan(p).any(-1), np.nan, reached.argmax(-1) + 1.0)
 
 
+def first_share(spectrum: Array) -> Array:
+    """p_1"""
+    return shares(spectrum)[..., 0]
+
+
+def second_share(spectrum: Array) -> Array:
+    """p_2; 0 where there is one direction only."""
+    p = shares(spectrum)
+    return p[..., 1] if p.shape[-1] > 1 else np.zeros(p.shape[:-1])
+
+
 def kept_share(spectrum: Array, k: int) -> Array:
     """Share of the variance that the first k components keep."""
     return shares(spectrum)[..., :k].sum(-1)
@@ -134,24 +139,3 @@ def spectral_entropy(spectrum: Array) -> Array:
 def effective_rank(spectrum: Array) -> Array:
     """exp of the spectral entropy: the size of a flat spectrum of the same entropy."""
     return np.exp(spectral_entropy(spectrum))
-
-
-def linear_metrics(
-    spectrum: Array, levels: tuple[float, ...] = (0.90, 0.95, 0.99)
-) -> dict[str, Array]:
-    """The linear columns of a unit table, by name."""
-    p = shares(spectrum)
-    out = {f"pca_{_percent(level)}": pca_dimension(spectrum, level) for level in levels}
-    second = p[..., 1] if p.shape[-1] > 1 else np.zeros(p.shape[:-1])
-    out |= {
-        "evr_pc1": p[..., 0],
-        "evr_pc2": second,
-        "pr": participation_ratio(spectrum),
-        "shannon_entropy": spectral_entropy(spectrum),
-        "eff_rank": effective_rank(spectrum),
-    }
-    return out
-
-
-def _percent(level: float) -> str:
-    return f"{100 * level:g}".replace(".", "_")

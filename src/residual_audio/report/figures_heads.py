@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from residual_audio.analysis.columns import label
+from residual_audio.metrics.estimators import SUMMARY
 from residual_audio.metrics.statistics import correlate
 from residual_audio.report.inputs import MissingTable, Tables
 from residual_audio.report.style import COLUMN, PAGE, stage_colour, stage_legend
@@ -17,20 +19,18 @@ if TYPE_CHECKING:
 
     from residual_audio.table import Table
 
-PANELS = ("pca_90", "pca_99", "twonn", "mle", "pr", "eff_rank", "evr_pc1", "ln_ratio")
-
 
 def head_panels(tables: Tables, prefix: str = "") -> Figure:
-    """Eight metrics of every head, in order of computation, coloured by stage."""
+    """The estimates of every head, in order of computation, coloured by stage."""
     import matplotlib.pyplot as plt
 
     heads = tables.need("heads", "stage", "block_index")
-    shown = [name for name in PANELS if prefix + name in heads]
+    shown = [e.name for e in SUMMARY if e.panel and prefix + e.name in heads]
     if not shown:
         raise MissingTable(f"the per-head table has no '{prefix}' metrics")
     rows = -(-len(shown) // 4)
     figure, grid = plt.subplots(rows, 4, figsize=(PAGE, 1.75 * rows + 0.3), squeeze=False)
-    for letter, name, axes in zip("ABCDEFGH", shown, grid.flat, strict=False):
+    for letter, name, axes in zip(ascii_uppercase, shown, grid.flat, strict=False):
         head_scatter(axes, heads, prefix + name)
         axes.set_title(f"{letter}  {label(name)}", loc="left")
         if name == "ln_ratio":
@@ -45,7 +45,7 @@ def head_panels(tables: Tables, prefix: str = "") -> Figure:
 
 
 def projected_panels(tables: Tables) -> Figure:
-    """The same eight metrics after W_O."""
+    """The same estimates after W_O."""
     return head_panels(tables, "projected_")
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from residual_audio.analysis.columns import BY_NAME, STAGE_TABLE
 from residual_audio.files import write_text
+from residual_audio.metrics.estimators import BY_NAME, PRINTED
 from residual_audio.report.tables import latex, markdown, number, p_value
 from residual_audio.table import Table
 
@@ -34,21 +34,21 @@ class Printed:
         ]
 
 
-def stage_rows(stages: Table, metrics: tuple[str, ...] = STAGE_TABLE, prefix: str = "") -> Printed:
+def stage_rows(stages: Table, prefix: str = "") -> Printed:
     """Mean ± standard deviation by stage; ties are rounded up."""
-    shown = [m for m in metrics if f"{prefix}{m}_mean" in stages]
+    shown = [estimator for estimator in PRINTED if f"{prefix}{estimator.name}_mean" in stages]
     rows = []
     for row in stages.rows():
         cells = [f"s{row['stage']}"]
-        for name in shown:
-            places = BY_NAME[name].decimals
-            mean, std = row[f"{prefix}{name}_mean"], row[f"{prefix}{name}_std"]
+        for estimator in shown:
+            name, places = prefix + estimator.name, estimator.decimals
+            mean, std = row[f"{name}_mean"], row[f"{name}_std"]
             cells.append(f"{number(mean, places)} ± {number(std, places)}")
         rows.append(tuple(cells))
     return Printed(
         f"{prefix}stages",
-        ("Stage", *(BY_NAME[m].label for m in shown)),
-        ("Stage", *(BY_NAME[m].latex for m in shown)),
+        ("Stage", *(estimator.label for estimator in shown)),
+        ("Stage", *(estimator.heading for estimator in shown)),
         tuple(rows),
         stages.caption,
     )
@@ -65,10 +65,10 @@ def block_rows(blocks: Table) -> Printed:
     return Printed("blocks", header, header, tuple(rows), blocks.caption)
 
 
-def anova_rows(statistics: Mapping[str, Any], metrics: tuple[str, ...] | None = None) -> Printed:
+def anova_rows(statistics: Mapping[str, Any]) -> Printed:
     """F, p and η² of each metric over the stages."""
     found = statistics["metrics"]
-    names = [m for m in (metrics or BY_NAME) if m in found]
+    names = [name for name in BY_NAME if name in found]
     rows = []
     for name in names:
         test = found[name]["anova"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from analysis_store import CLASSES, SITES, FakeStore
+from scipy.linalg import subspace_angles
 
 from residual_audio.analysis.attention import attention_tables
 from residual_audio.analysis.description import describe_heads, joint_derivative
@@ -22,7 +23,6 @@ from residual_audio.metrics.bootstrap import resample_counts
 from residual_audio.metrics.dimension import local_dimension, two_nn
 from residual_audio.metrics.neighbours import neighbour_distances
 from residual_audio.metrics.separability import fisher
-from residual_audio.metrics.similarity import principal_angles
 from residual_audio.metrics.spectra import eigenspectrum, participation_ratio
 from residual_audio.report.tables import read_parquet
 from residual_audio.report.write import write_analysis
@@ -152,7 +152,7 @@ def test_directions_in_the_stream_are_those_of_the_projected_heads(store: FakeSt
         _, _, axes = np.linalg.svd(
             (x[h] - x[h].mean(0)).astype(np.float64) @ w[h], full_matrices=False
         )
-        assert principal_angles(bases[h], axes[:3]).max() < 1e-6
+        assert subspace_angles(bases[h].T, axes[:3].T).max() < 1e-6
 
 
 def test_similarity_is_symmetric_and_subspaces_stay_in_their_stage(analysis: Analysis) -> None:

@@ -17,19 +17,8 @@ def maps(n: int = 40, heads: int = 3, tokens: int = 16, seed: int = 0) -> np.nda
     return p / p.sum(-1, keepdims=True)
 
 
-def test_entropy_and_distance_at_their_limits() -> None:
-    uniform, identity = np.full((16, 16), 1 / 16), np.eye(16)
-    assert attention.attention_entropy(uniform) == pytest.approx(np.log(16))
-    assert attention.attention_entropy(identity) == pytest.approx(0)
-    assert attention.attention_distance(identity, 4, 4) == pytest.approx(0)
-    d = attention.token_distances(4, 4)
-    assert attention.attention_distance(uniform, 4, 4) == pytest.approx(d.mean())
-    assert d[0, 5] == pytest.approx(np.sqrt(2))
-    assert attention.attention_distance(np.roll(np.eye(16), 4, axis=1), 4, 4) > 0.9
-
-
 def test_map_dimension_equals_pca_of_flattened_maps() -> None:
-    p = attention.validate(maps())
+    p = maps()
     found = attention.map_dimensions(p)
     for h in range(3):
         ratio = PCA().fit(p[:, h].reshape(40, -1)).explained_variance_ratio_
@@ -62,15 +51,6 @@ def test_window_means_are_taken_out() -> None:
     values = np.linalg.svd(centred[:, 1].reshape(39, -1), compute_uv=False) ** 2
     assert found["pr"][1] == pytest.approx(values.sum() ** 2 / (values**2).sum(), rel=1e-6)
     assert found["pca_99"].max() <= 39 - 4
-
-
-def test_maps_that_are_not_probabilities_are_refused() -> None:
-    with pytest.raises(InputError, match="sum to 1"):
-        attention.validate(maps() * 2)
-    with pytest.raises(InputError, match="query, key"):
-        attention.validate(np.zeros((3, 4)))
-    with pytest.raises(InputError, match="4 × 5"):
-        attention.attention_distance(np.eye(16), 4, 5)
 
 
 def test_variance_splits_exactly() -> None:
@@ -139,20 +119,6 @@ def test_kernel_dimension_of_known_shapes() -> None:
             kernels.kernel_dimension(x).dimension, rel=1e-6
         )
     assert np.isnan(kernels.kernel_dimension(np.ones((30, 3))).dimension)
-
-
-def test_diffusion_sees_components_and_circles() -> None:
-    rng = np.random.default_rng(6)
-    two = np.concatenate([rng.normal(size=(80, 3)), rng.normal(size=(80, 3)) + 100])
-    values = kernels.diffusion_spectrum(two, 4.0)
-    assert values[0] == pytest.approx(1)
-    assert values[1] == pytest.approx(1, abs=1e-6)  # two pieces: eigenvalue 1 twice
-    assert values[2] < 0.999
-    angle = np.linspace(0, 2 * np.pi, 200, endpoint=False)
-    ring = kernels.diffusion_spectrum(np.stack([np.cos(angle), np.sin(angle)], 1), 0.05)
-    assert ring[1] == pytest.approx(ring[2], rel=1e-6)  # sine and cosine share a frequency
-    # λ_m = exp(−ε m² / 4): the logarithms go as the squares of the frequency
-    assert np.log(ring[3]) / np.log(ring[1]) == pytest.approx(4, rel=0.02)
 
 
 def test_pursuit_finds_the_parts_of_a_sum() -> None:

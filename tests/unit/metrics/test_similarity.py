@@ -54,8 +54,6 @@ def test_subspaces() -> None:
     for i in range(4):
         for j in range(4):
             oracle = subspace_angles(bases[i].T, bases[j].T)
-            angles = sim.principal_angles(bases[i], bases[j])
-            np.testing.assert_allclose(np.sort(angles), np.sort(oracle), atol=1e-7)
             assert matrix[i, j] == pytest.approx((np.cos(oracle) ** 2).mean(), abs=1e-10)
     mixed = np.linalg.qr(rng.normal(size=(3, 3)))[0] @ bases[0]  # another basis, the same subspace
     assert sim.subspace_similarity(np.stack([bases[0], mixed]))[0, 1] == pytest.approx(1)

@@ -12,6 +12,7 @@ from sklearn.decomposition import PCA
 
 from residual_audio.errors import InputError
 from residual_audio.metrics import spectra
+from residual_audio.metrics.estimators import of_spectrum
 from residual_audio.metrics.moments import Moments, merge_all
 from residual_audio.metrics.validate import check_finite
 
@@ -49,8 +50,8 @@ def test_metrics_by_hand() -> None:
     np.testing.assert_array_equal(spectra.pca_dimension(table, 0.91), [10, 1])
     np.testing.assert_array_equal(spectra.pca_dimension(table, 1.0), [10, 1])
     np.testing.assert_allclose(spectra.kept_share(table, 5), [0.5, 1])
-    columns = spectra.linear_metrics(table, (0.5, 0.995))
-    assert list(columns)[:2] == ["pca_50", "pca_99_5"]
+    np.testing.assert_allclose(spectra.first_share(table), [0.1, 1])
+    np.testing.assert_allclose(spectra.second_share(table), [0.1, 0])
 
 
 def test_projection_algebra_equals_projecting() -> None:
@@ -58,11 +59,7 @@ def test_projection_algebra_equals_projecting() -> None:
     x, w = cloud(2), rng.normal(size=(3, 12, 96))
     explicit = spectra.eigenspectrum(x @ w)[:, :12]
     by_root = spectra.eigenspectrum(x @ spectra.isometry(w))
-    by_covariance = spectra.spectrum_of_covariance(
-        spectra.projected_covariance(Moments.of(x).covariance, w)
-    )
     np.testing.assert_allclose(by_root, explicit, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(by_covariance, explicit, rtol=1e-8, atol=1e-10)
     # rank-deficient W: no Cholesky factor, still an isometry
     w[:, 0] = w[:, 1]
     root = spectra.isometry(w)
@@ -72,7 +69,7 @@ def test_projection_algebra_equals_projecting() -> None:
 def test_constant_heads_have_no_spectrum() -> None:
     x = np.stack([np.full((50, 4), 7.25), np.random.default_rng(0).normal(size=(50, 4))])
     for dtype in (np.float32, np.float64):
-        columns = spectra.linear_metrics(spectra.eigenspectrum(x.astype(dtype)))
+        columns = of_spectrum(spectra.eigenspectrum(x.astype(dtype)))
         for name, values in columns.items():
             assert np.isnan(values[0]), name
             assert np.isfinite(values[1]), name
@@ -113,8 +110,8 @@ def test_rotation_translation_scale_and_order_leave_dimensions_alone(
     x = cloud(seed, n_heads=1)
     rotation = np.linalg.qr(rng.normal(size=(12, 12)))[0]
     moved = (rng.permutation(x[0]) @ rotation + shift) * scale
-    before = spectra.linear_metrics(spectra.eigenspectrum(x))
-    after = spectra.linear_metrics(spectra.eigenspectrum(moved))
+    before = of_spectrum(spectra.eigenspectrum(x))
+    after = of_spectrum(spectra.eigenspectrum(moved))
     for name in before:
         np.testing.assert_allclose(after[name], before[name], rtol=1e-7, atol=1e-9, err_msg=name)
 
