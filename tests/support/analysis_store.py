@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from residual_audio.direct.joint import joint_of
 from residual_audio.errors import StoreError
 from residual_audio.metrics.moments import Moments
 from residual_audio.store.clips import ClipTable
-from residual_audio.types import Head, Site
+from residual_audio.types import Site
 
 SITES = tuple(
     Site(stage, block, "attention", n_heads, 6, 6 * n_heads)
@@ -56,6 +57,7 @@ class FakeStore:
             tokens = tokens + rng.normal(size=d)
             pooled = tokens.mean(axis=(2, 3))
             self.arrays[f"heads/{site}"] = pooled.astype(np.float32)
+            self.arrays[f"direct/{site}"] = pooled
             self.operators[f"w_out/{site}"] = rng.normal(size=(h, d, site.width))
             moments = Moments.of(np.moveaxis(tokens, 1, 0).reshape(h, -1, d))
             self.arrays[f"moments/{site}/mean"] = moments.mean
@@ -76,12 +78,23 @@ class FakeStore:
         for stage, width in ((0, 12), (1, 24)):
             self.arrays[f"stages/s{stage}"] = rng.normal(size=(n, width)).astype(np.float32)
         self.arrays["embedding/latent"] = rng.normal(size=(n, 24))
-        self.operators["joint"] = rng.normal(size=(24, 16))
-        self.arrays["embedding/joint"] = self.to_joint(self.arrays["embedding/latent"])
-        self.arrays["direct/weights/s0"] = np.ones(n)
-        self.joint = {"kind": "relu"}
+        self.operators |= {
+            "joint/linear1.weight": np.eye(24),
+            "joint/linear1.bias": np.zeros(24),
+            "joint/linear2.weight": rng.normal(size=(24, 16)).T,
+            "joint/linear2.bias": np.zeros(16),
+        }
+        self.joint = {"kind": "mlp", "norm_eps": {}}
+        self.arrays["embedding/joint"] = joint_of(self)(self.arrays["embedding/latent"])
+        for stage, width in ((0, 12), (1, 24)):
+            self.arrays[f"direct/weights/s{stage}"] = np.ones((n, 1))
+            self.operators[f"direct/step/s{stage}"] = rng.normal(size=(1, width, 24))
         self.words = [f"sound {i}" for i in range(40)]
         self.operators["text"] = rng.normal(size=(40, 16))
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        return SITES
 
     @property
     def attention_sites(self) -> tuple[Site, ...]:
@@ -99,6 +112,9 @@ class FakeStore:
             raise StoreError(f"no '{name}'")
         return self.arrays[name]
 
+    def operator(self, name: str) -> np.ndarray:
+        return self.operators[name]
+
     def heads(self, site: Site) -> np.ndarray:
         return self.array(f"heads/{site}")
 
@@ -114,14 +130,6 @@ class FakeStore:
 
     def moments(self, site: Site) -> Moments:
         return self._moments[str(site)]
-
-    def to_joint(self, latent: np.ndarray) -> np.ndarray:
-        return np.maximum(latent, 0) @ self.operators["joint"]
-
-    def contribution(self, unit: Head) -> np.ndarray:
-        site = next(s for s in SITES if (s.stage, s.block) == (unit.stage, unit.block))
-        mix = np.random.default_rng(hash((unit.stage, unit.block, unit.head)) % 1000)
-        return self.heads(site)[:, unit.head] @ mix.normal(size=(6, 24))
 
     def texts(self) -> tuple[list[str], np.ndarray | None]:
         rows = self.operators["text"]

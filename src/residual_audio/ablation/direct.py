@@ -36,7 +36,7 @@ def direct_ablation(
 ) -> Effects:
     """Measures of every clip without each unit's direct contribution."""
     start = time.perf_counter()
-    n = len(contributions)
+    n = contributions.n_clips
     if len(judge) != n:
         raise InputError(f"answers for {len(judge)} clips, contributions of {n}")
     clips = torch.arange(n)

@@ -22,9 +22,11 @@ from residual_audio.ablation.sets import (
     removal_curve_direct,
 )
 from residual_audio.direct.contributions import Contributions
+from residual_audio.direct.joint import joint_of
+from residual_audio.direct.joint_module import joint_head
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
-from residual_audio.judge.of_store import caption_judge, class_judge, joint_head
+from residual_audio.judge.of_store import caption_judge, class_judge
 from residual_audio.metrics.estimators import of_spectrum
 from residual_audio.metrics.separability import class_codes, fisher
 from residual_audio.metrics.spectra import eigenspectrum
@@ -60,7 +62,7 @@ class Study:
 
     @cached_property
     def contributions(self) -> Contributions:
-        return Contributions(self.store, self.rows)
+        return Contributions(self.store, self.rows, dtype=np.float32)
 
     def need_passes(self) -> Passes:
         if self.passes is None:
@@ -197,7 +199,7 @@ def head_metrics(study: Study) -> dict[str, FloatArray]:
 
 def _direct_metrics(study: Study) -> dict[str, FloatArray]:
     parts = study.contributions
-    step = _jacobian(study, parts.latent)  # latent joint
+    step = joint_of(study.store).derivative(parts.latent.mean(0)[None])  # latent joint
     texts = study.judge.texts.numpy().astype(np.float64)
     _, s, v = np.linalg.svd(texts - texts.mean(0), full_matrices=False)
     span = v[s > 1e-6 * s[0]]
@@ -213,15 +215,6 @@ def _direct_metrics(study: Study) -> dict[str, FloatArray]:
             found["direct_spread"].append(float(np.sqrt((centred**2).sum(1).mean())))
             found["text_alignment"].append(inside / whole if whole > 0 else 0.0)
     return {name: np.array(values) for name, values in found.items()}
-
-
-def _jacobian(study: Study, latent: FloatArray) -> FloatArray:
-    import torch
-
-    head = joint_head(study.store)
-    point = torch.as_tensor(latent.mean(0), dtype=torch.float32)[None]
-    found = torch.autograd.functional.jacobian(head.from_latent, point)
-    return torch.as_tensor(found)[0, :, 0].T.numpy().astype(np.float64)
 
 
 def correlation_table(

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from residual_audio.adaptation.problem import Problem, Split
-from residual_audio.reweight.closed_form import LeastSquares, centred_targets, jacobian
+from residual_audio.direct.joint_module import joint_of_module
+from residual_audio.reweight.closed_form import LeastSquares, centred_targets
 from residual_audio.reweight.fit import Embed, FitSettings, fit
 from residual_audio.reweight.gains import n_gains
 from residual_audio.reweight.objectives import Objective, objective
@@ -186,7 +187,7 @@ class ClosedForm:
         terms = how.terms(problem, split, seed)
         texts = problem.judge.texts.numpy().astype(np.float64)
         texts = texts - texts.mean(0)
-        step = jacobian(problem.head, problem.latent[split.train])
+        step = joint_of_module(problem.head).derivative(problem.latent[split.train].mean(0)[None])
         length = float(np.linalg.norm(problem.joint[split.train], axis=1).mean())
         to_classes = step @ texts.T / length
         linear = (problem.latent.astype(np.float64)) @ to_classes
@@ -240,7 +241,7 @@ class Rule:
         ends = np.cumsum(terms.sizes)
         place = {u: slice(e - n, e) for u, n, e in zip(terms.units, terms.sizes, ends, strict=True)}
         train = terms.amplitudes[split.train].numpy()
-        step = jacobian(problem.head, problem.latent[split.train])
+        step = joint_of_module(problem.head).derivative(problem.latent[split.train].mean(0)[None])
         ground = Ground(
             spectra,
             problem.sites,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from residual_audio.adaptation.problem import Problem
-from residual_audio.reweight.closed_form import jacobian
+from residual_audio.direct.joint_module import joint_of_module
 from residual_audio.reweight.terms import terms_of
 from residual_audio.types import FloatArray, Gains
 
@@ -35,7 +35,7 @@ def moved_components(
     energy = ((values[:k] - 1.0) * amplitudes.std(0)) ** 2
     owner = np.repeat(np.arange(len(terms.sizes)), terms.sizes)
     start = np.concatenate([[0], np.cumsum(terms.sizes)])
-    step = jacobian(problem.head, problem.latent)
+    step = joint_of_module(problem.head).derivative(problem.latent.mean(0)[None])
     named = None
     if text_vectors is not None:
         named = text_vectors - text_vectors.mean(0)

@@ -19,10 +19,11 @@ from residual_audio.data.splits import (
     grouped_split,
     official_or_grouped_folds,
 )
-from residual_audio.direct.contributions import Contributions, DirectSource
+from residual_audio.direct.contributions import Contributions
+from residual_audio.direct.joint_module import joint_head
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
-from residual_audio.judge.of_store import class_judge, clips_of, joint_head
+from residual_audio.judge.of_store import class_judge, clips_of
 from residual_audio.models.joint import JointHead
 from residual_audio.reweight.gains import width_of
 from residual_audio.reweight.spectra import Components, direct_spectra
@@ -162,7 +163,6 @@ def problem_of(
     present = {clip.label for clip in chosen}
     if len(present) < 2:
         raise InputError(f"all clips are of one class ({present.pop()}): nothing to tell apart")
-    source: DirectSource = store
     return Problem(
         clips=chosen,
         classes=store.classes,
@@ -170,7 +170,9 @@ def problem_of(
         head=joint_head(store),
         latent=np.array(store.latent()[keep], np.float32),
         joint=np.array(store.embedding(unit=False)[keep], np.float32),
-        contributions=Contributions(source, keep) if "direct" in store.kinds else None,
+        contributions=Contributions(store, keep, dtype=np.float32)
+        if "direct" in store.kinds
+        else None,
         pooled=_Rows(store, keep),
         sites=store.sites,
         ensemble=ensemble,

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from residual_audio.analysis.source import Source, clip_ids, each_site
+from residual_audio.direct.contributions import Contributions
+from residual_audio.direct.joint import joint_of
 from residual_audio.engine.jobs import on_cores
 from residual_audio.errors import InputError
 from residual_audio.metrics.pursuit import (
@@ -62,20 +64,13 @@ def top_clips(store: Source, n_components: int = 2, n_clips: int = 5) -> Table:
 def joint_derivative(store: Source, n_clips: int = 32, seed: int = 0) -> tuple[Array, float]:
     """Mean derivative of the joint head over sampled clips [latent, d], and how linear it is (R²).
 
-    By central differences; R² is the share of the joint embedding's variance over all clips that
-    the one matrix reproduces.
+    R² is the share of the joint embedding's variance over all clips that the one matrix reproduces.
     """
+    to_joint = joint_of(store)
     latent = np.asarray(store.latent(), dtype=np.float64)
     chosen = np.random.default_rng(seed).permutation(len(latent))[:n_clips]
-    step = 1e-3 * float(latent.std())
-    width = latent.shape[1]
-    slopes = []
-    for row in latent[chosen]:
-        nudged = np.concatenate([row + step * np.eye(width), row - step * np.eye(width)])
-        out = np.asarray(store.to_joint(nudged), dtype=np.float64)
-        slopes.append((out[:width] - out[width:]) / (2 * step))
-    derivative = np.mean(slopes, axis=0)
-    joint = np.asarray(store.to_joint(latent), dtype=np.float64)
+    derivative = to_joint.derivative(latent[chosen])
+    joint = to_joint(latent)
     joint = joint - joint.mean(axis=0)
     rest = joint - (latent - latent.mean(axis=0)) @ derivative
     return derivative, float(1 - (rest**2).sum() / (joint**2).sum())
@@ -100,13 +95,14 @@ def describe_heads(
     if store.joint is None:
         raise InputError("the joint head does not read the latent: heads cannot be put in words")
     derivative, linearity = joint_derivative(store, seed=seed)
+    parts = Contributions(store, keep=False)
     rng = np.random.default_rng(seed)
     draws = random_directions(dictionary, N_DRAWS, rng)
     null = np.array([matching_pursuit(v, dictionary, N_ENTRIES).fit for v in draws])
     chance = np.array([coherence(v, dictionary, N_ENTRIES) for v in draws])
 
     def one(head: Head) -> list[dict[str, Any]]:
-        contribution = np.asarray(store.contribution(head), dtype=np.float64)
+        contribution = np.asarray(parts.head(head), dtype=np.float64)
         spectrum = fit_spectrum(contribution @ derivative)
         total = spectrum.eigenvalues.sum()
         rows = []

@@ -1,65 +1,147 @@
-"""Joint heads in numpy, from the parameters kept in a store: latent → joint without a model."""
+"""The joint head and its derivative in numpy, from parameters by name: no model, no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from residual_audio.errors import StoreError
 from residual_audio.store.tensors import Array
+from residual_audio.types import FloatArray
 
-Parameters = Callable[[str], Array]
+
+class JointSource(Protocol):
+    """The part of a store that has the joint head."""
+
+    @property
+    def joint(self) -> Mapping[str, Any] | None:
+        """Kind and configuration; None where the joint embedding does not read the latent."""
+
+    def operator(self, name: str) -> Array:
+        """`joint/<parameter>`"""
 
 
-def apply_joint(description: Mapping[str, Any] | None, parameters: Parameters, x: Array) -> Array:
-    """[n, latent] → [n, joint], not normalised."""
-    kind = None if description is None else description["kind"]
-    if kind not in _HEADS:
+@dataclass(frozen=True)
+class Joint:
+    """latent → joint, as the model's own head does it."""
+
+    kind: str
+    parameter: Callable[[str], Array]
+    """`linear1.weight` … → array."""
+    norm_eps: Mapping[str, float]
+    """`layer_norm` … → ε."""
+
+    def __call__(self, latent: FloatArray) -> FloatArray:
+        """[n, latent] → [n, joint], not normalised."""
+        return _FORMS[self.kind].apply(self, np.asarray(latent))
+
+    def derivative(self, latent: FloatArray) -> FloatArray:
+        """Mean of ∂ joint / ∂ latent over these points [n, latent]: [latent, joint], in float64."""
+        return _FORMS[self.kind].derivative(self, np.asarray(latent, np.float64))
+
+    def weight(self, name: str) -> Array:
+        return self.parameter(f"{name}.weight")
+
+    def bias(self, name: str) -> Array:
+        return self.parameter(f"{name}.bias")
+
+
+def joint_of(source: JointSource) -> Joint:
+    """The joint head that a store keeps."""
+    about = source.joint
+    kind = None if about is None else about["kind"]
+    if about is None or kind not in _FORMS:
         raise StoreError(
             f"the joint head of this model ('{kind or 'not a function of the latent'}') cannot be "
             "applied from a store: run the model instead"
         )
-    assert description is not None
-    return _HEADS[kind](parameters, description, x)
+    eps = {name.removeprefix("joint/"): value for name, value in about["norm_eps"].items()}
+    return Joint(about["kind"], lambda name: source.operator(f"joint/{name}"), eps)
 
 
-def _linear(parameters: Parameters, name: str, x: Array, bias: bool = True) -> Array:
-    out = x @ parameters(f"joint/{name}.weight").T
-    return out + parameters(f"joint/{name}.bias") if bias else out
+@dataclass(frozen=True)
+class _Form:
+    apply: Callable[[Joint, Array], Array]
+    derivative: Callable[[Joint, FloatArray], FloatArray]
 
 
-def _gelu(x: Array) -> Array:
-    from scipy.special import erf
-
-    return 0.5 * x * (1.0 + erf(x / np.sqrt(np.array(2.0, x.dtype))))
-
-
-def _identity(parameters: Parameters, description: Mapping[str, Any], x: Array) -> Array:
+def _identity(joint: Joint, x: Array) -> Array:
     return x
 
 
-def _one_layer(parameters: Parameters, description: Mapping[str, Any], x: Array) -> Array:
-    return _linear(parameters, "linear", x)
+def _identity_slope(joint: Joint, x: FloatArray) -> FloatArray:
+    return np.eye(x.shape[1])
 
 
-def _mlp(parameters: Parameters, description: Mapping[str, Any], x: Array) -> Array:
-    hidden = np.maximum(_linear(parameters, "linear1", x), 0)
-    return _linear(parameters, "linear2", hidden)
+def _linear(joint: Joint, x: Array) -> Array:
+    return x @ joint.weight("linear").T + joint.bias("linear")
 
 
-def _residual(parameters: Parameters, description: Mapping[str, Any], x: Array) -> Array:
-    e = _linear(parameters, "linear1", x, bias=False)
-    y = e + _linear(parameters, "linear2", _gelu(e), bias=False)
-    eps = description["norm_eps"]["joint/layer_norm"]
-    y = (y - y.mean(-1, keepdims=True)) / np.sqrt(y.var(-1, keepdims=True) + eps)
-    return y * parameters("joint/layer_norm.weight") + parameters("joint/layer_norm.bias")
+def _linear_slope(joint: Joint, x: FloatArray) -> FloatArray:
+    return joint.weight("linear").T.astype(np.float64)
 
 
-_HEADS: dict[str, Callable[[Parameters, Mapping[str, Any], Array], Array]] = {
-    "identity": _identity,
-    "linear": _one_layer,
-    "mlp": _mlp,
-    "residual": _residual,
+def _hidden(joint: Joint, x: Array) -> Array:
+    return x @ joint.weight("linear1").T + joint.bias("linear1")
+
+
+def _mlp(joint: Joint, x: Array) -> Array:
+    hidden = np.maximum(_hidden(joint, x), 0)
+    return hidden @ joint.weight("linear2").T + joint.bias("linear2")
+
+
+def _mlp_slope(joint: Joint, x: FloatArray) -> FloatArray:
+    on = (_hidden(joint, x) > 0).mean(0)  # how often each unit of the ReLU is open
+    first, second = (joint.weight(n).T.astype(np.float64) for n in ("linear1", "linear2"))
+    return (first * on) @ second
+
+
+def _erf(x: Array) -> Array:
+    from scipy.special import erf
+
+    return erf(x / np.sqrt(np.array(2.0, x.dtype)))
+
+
+def _gelu(x: Array) -> Array:
+    return 0.5 * x * (1.0 + _erf(x))
+
+
+def _gelu_slope(x: FloatArray) -> FloatArray:
+    """Φ(x) + x φ(x)."""
+    return 0.5 * (1.0 + _erf(x)) + x * np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
+
+
+def _normed(joint: Joint, e: Array) -> tuple[Array, Array]:
+    """(y − mean) / σ of y = e + W₂ gelu(e), and σ [n, 1]."""
+    y = e + _gelu(e) @ joint.weight("linear2").T
+    sigma = np.sqrt(y.var(-1, keepdims=True) + joint.norm_eps["layer_norm"])
+    return (y - y.mean(-1, keepdims=True)) / sigma, sigma
+
+
+def _residual(joint: Joint, x: Array) -> Array:
+    normed, _ = _normed(joint, x @ joint.weight("linear1").T)
+    return normed * joint.weight("layer_norm") + joint.bias("layer_norm")
+
+
+def _residual_slope(joint: Joint, x: FloatArray) -> FloatArray:
+    first, second = (joint.weight(n).T.astype(np.float64) for n in ("linear1", "linear2"))
+    e = x @ first
+    normed, sigma = _normed(joint, e)
+    d = e.shape[1]
+    centre = np.eye(d) - 1.0 / d
+    mean = np.zeros((d, d))
+    for i in range(len(x)):
+        inner = np.eye(d) + _gelu_slope(e[i])[:, None] * second  # ∂y/∂e
+        mean += inner @ (centre - np.outer(normed[i], normed[i]) / d) / sigma[i]
+    return first @ (mean / len(x)) * joint.weight("layer_norm")
+
+
+_FORMS = {
+    "identity": _Form(_identity, _identity_slope),
+    "linear": _Form(_linear, _linear_slope),
+    "mlp": _Form(_mlp, _mlp_slope),
+    "residual": _Form(_residual, _residual_slope),
 }

@@ -1,4 +1,4 @@
-"""What interventions take from a store, so that no model is loaded: clips, answers, joint head."""
+"""Clips and judges made from a store, so that no model is loaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from torch import Tensor
 
 from residual_audio.errors import InputError, StoreError
 from residual_audio.judge.answers import Judge
-from residual_audio.models.joint import HEADS, JointHead
 from residual_audio.store import Store
 from residual_audio.types import Clip
 
@@ -26,26 +25,6 @@ def clips_of(store: Store) -> tuple[Clip, ...]:
         )
         for i in range(len(table))
     )
-
-
-def joint_head(store: Store) -> JointHead:
-    """The model's joint head as a torch module, differentiable in the latent."""
-    about = store.joint
-    if about is None or about["kind"] not in HEADS:
-        raise StoreError(
-            "this model's joint embedding is not a function of the pooled latent: its direct path "
-            "ends before it, so direct ablation and direct gains are not defined"
-        )
-    head = HEADS[about["kind"]](**about["config"])
-    state = {
-        name: torch.from_numpy(np.array(store.operator(f"joint/{name}")))
-        for name in head.state_dict()
-    }
-    head.load_state_dict(state)
-    for name, module in head.named_modules():
-        if isinstance(module, torch.nn.LayerNorm):
-            module.eps = about["norm_eps"][f"joint/{name}"]
-    return head.eval().requires_grad_(False)
 
 
 def class_judge(store: Store, texts: Tensor | None = None) -> Judge:

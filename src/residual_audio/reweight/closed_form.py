@@ -20,13 +20,6 @@ from residual_audio.reweight.terms import DirectTerms
 from residual_audio.types import FloatArray
 
 
-def jacobian(from_latent: torch.nn.Module, latent: FloatArray) -> FloatArray:
-    """d joint / d latent at the mean latent: [D, d]."""
-    point = torch.as_tensor(latent.mean(0), dtype=torch.float32)
-    found = torch.autograd.functional.jacobian(from_latent.from_latent, point[None])  # type: ignore[operator, arg-type]
-    return found[0, :, 0].T.numpy().astype(np.float64)
-
-
 class LeastSquares:
     """The system for one training set."""
 

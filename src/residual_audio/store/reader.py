@@ -209,60 +209,6 @@ class Store:
         """Kind and configuration of the joint head; None where it does not read the latent."""
         return self.manifest["joint"]
 
-    def to_joint(self, latent: Array) -> Array:
-        """[n, latent] → [n, d], not normalised, as the model's joint head does it."""
-        from residual_audio.direct.joint import apply_joint
-
-        return apply_joint(self.joint, self.operator, latent)
-
-    # --- direct path
-
-    @cached_property
-    def direct(self) -> Any:
-        from residual_audio.direct.operators import DirectReader
-
-        if "direct" not in self.kinds:
-            raise StoreError(
-                f"the store in '{self.folder}' has no direct path: extract again with "
-                "--capture …,direct"
-            )
-        return DirectReader(self.sites, self.array, self.operator)
-
-    def contribution(self, unit: Head | Site | str) -> Array:
-        """What a head, an MLP, 'embedding' or 'constant' adds to the latent: [clip, latent]."""
-        if isinstance(unit, str) and unit in self._by_name:
-            unit = self._by_name[unit]
-        elif isinstance(unit, str) and unit not in ("embedding", "constant"):
-            unit = Head.parse(unit)
-        site = self.site_of(unit)[0] if isinstance(unit, Head) else None
-        return self.direct.contribution(unit, site)
-
-    def contributions(self) -> Any:
-        """Every unit's contribution, computed when asked for; they sum to `latent()`."""
-        from residual_audio.direct.operators import Contributions
-
-        _ = self.direct
-        return Contributions(self.sites, self.contribution)
-
-    def direct_pools(self, site: Site | str) -> Array:
-        """Slot-weighted raw outputs: [clip, head, slots · d_head]."""
-        return self.direct.pools(self.site(site))
-
-    def direct_operator(self, head: Head | str) -> Array:
-        """[slots · d_head, latent]: contribution(head) = direct_pools(site)[:, h] @ this."""
-        site, found = self.site_of(head)
-        return self.direct.operator(site, found.head)
-
-    def direct_constant(self) -> Array:
-        """All biases together: [clip, latent]."""
-        return self.contribution("constant")
-
-    def direct_mlp(self, site: Site | str) -> Array:
-        return self.contribution(self.site(site))
-
-    def direct_embedding(self) -> Array:
-        return self.contribution("embedding")
-
     # --- texts
 
     @cached_property

@@ -19,9 +19,10 @@ from residual_audio.adaptation.transfer import transfer
 from residual_audio.audio.specs import NANO
 from residual_audio.data.base import Dataset
 from residual_audio.data.registry import load_dataset
+from residual_audio.direct.joint_module import joint_head
 from residual_audio.errors import InputError, ModelError
 from residual_audio.extraction.extraction import extract
-from residual_audio.judge.of_store import caption_judge, class_judge, clips_of, joint_head
+from residual_audio.judge.of_store import caption_judge, class_judge, clips_of
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT, HTSATConfig

@@ -49,27 +49,31 @@ class Source:
         }
         self.mlp = (rng.normal(size=(N, D)) * 0.1 + 0.5).astype(np.float32)
 
+    def array(self, name: str) -> np.ndarray:
+        found = {
+            "direct/s0.b0.attention": self.pools,
+            "direct/s0.b0.mlp": self.mlp,
+            "direct/embedding": np.zeros((N, D), np.float32),
+            "direct/weights/s0": np.ones((N, 1), np.float32),
+            "embedding/latent": self.latent(),
+        }
+        return found[name]
+
+    def operator(self, name: str) -> np.ndarray:
+        """The stream of the one stage holds the heads side by side."""
+        found = {
+            "w_out/s0.b0.attention": np.eye(18, dtype=np.float32).reshape(3, 6, 18),
+            "b_out/s0.b0.attention": np.zeros(18, np.float32),
+            "direct/step/s0": np.concatenate(list(self.operators.values()))[None],
+            "direct/final": np.zeros(D, np.float32),
+        }
+        return found[name].astype(np.float32)
+
     def latent(self) -> np.ndarray:
         total = self.mlp.astype(np.float64)
         for head, operator in self.operators.items():
             total = total + self.pools[:, head.head] @ operator
         return total.astype(np.float32)
-
-    def direct_pools(self, site: Site) -> np.ndarray:
-        return self.pools
-
-    def direct_operator(self, head: Head) -> np.ndarray:
-        return self.operators[head].astype(np.float32)
-
-    def direct_mlp(self, site: Site) -> np.ndarray:
-        return self.mlp
-
-    @property
-    def direct(self) -> Source:
-        return self
-
-    def constants(self) -> dict:
-        return {"s0.b0.attention.bias": np.zeros((N, D), np.float32)}
 
 
 def make_problem(seed: int = 0, **changes) -> Problem:

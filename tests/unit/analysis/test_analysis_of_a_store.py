@@ -188,12 +188,18 @@ def test_top_clips_are_the_extremes(analysis: Analysis, store: FakeStore) -> Non
 
 def test_words_name_the_direction_a_head_was_given(store: FakeStore) -> None:
     made = FakeStore()
-    made.to_joint = lambda latent: latent[:, :16]  # a linear head: the joint space is readable
+    made.joint = {"kind": "linear", "norm_eps": {}}  # so that the joint space is readable
+    made.operators |= {"joint/linear.weight": np.eye(16, 24), "joint/linear.bias": np.zeros(16)}
     dictionary = made.texts()[1]
     centred = dictionary - dictionary.mean(0)
     signal = np.random.default_rng(1).normal(size=90)
     target = np.pad(centred[7] / np.linalg.norm(centred[7]), (0, 8))
-    made.contribution = lambda head: np.outer(signal, target)
+    for site in SITES:  # every head writes the signal along the target
+        made.arrays[f"direct/{site}"] = np.tile(signal[:, None, None], (site.n_heads, site.d_head))
+        made.operators[f"w_out/{site}"] = np.zeros((site.n_heads, site.d_head, site.width))
+        made.operators[f"w_out/{site}"][:, 0, 0] = 1
+    made.operators["direct/step/s0"] = np.eye(12, 24)[None]
+    made.operators["direct/step/s1"] = np.outer(np.eye(24)[0], target)[None]
     derivative, linearity = joint_derivative(made)
     np.testing.assert_allclose(derivative, np.eye(24)[:, :16], atol=1e-6)
     assert linearity == pytest.approx(1)
@@ -253,7 +259,7 @@ def test_a_damaged_store_is_an_error_and_no_omission() -> None:
 
 def test_words_need_the_direct_path_and_a_readable_joint_head() -> None:
     without = FakeStore()
-    del without.arrays["direct/weights/s0"]
+    without.arrays = {k: v for k, v in without.arrays.items() if not k.startswith("direct/")}
     with pytest.raises(InputError, match="--capture …,direct"):
         describe_heads(without)
     odd = FakeStore()

@@ -200,8 +200,8 @@ def test_contributions_of_a_real_encoder_sum_to_its_latent(model, captured):
     parts = Contributions(captured)
     everything = units_of(parts.sites, "attention") + units_of(parts.sites, "mlp")
     left = parts.rest(everything)
-    constants = sum(v for k, v in captured.direct.constants().items() if not k.endswith("bias"))
-    embedding = captured.direct.contribution("embedding", None)
+    constants = sum(v for k, v in parts.constants().items() if not k.endswith("bias"))
+    embedding = parts["embedding"]
     scale = np.abs(parts.latent).max()
     np.testing.assert_allclose(left, constants + embedding, atol=1e-5 * scale)
 

@@ -17,7 +17,6 @@ from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError, StoreError
 from residual_audio.extraction.extraction import extract
 from residual_audio.metrics.moments import Moments
-from residual_audio.models.joint import MLP, Identity, JointHead, Linear, Residual
 from residual_audio.store import Store, open_store
 from residual_audio.store.other_formats import export_store
 from residual_audio.store.verify import verify_store
@@ -116,40 +115,6 @@ def test_projected_heads_sum_to_the_attention_output(store) -> None:
     np.testing.assert_array_equal(store.projected(head), store.projected("s1.b0.h2"))
 
 
-def test_contributions_sum_to_the_latent(store) -> None:
-    contributions = store.contributions()
-    assert len(contributions) == 2 + len(store.all_heads) + sum(CONFIG.depths)
-    total = contributions.total()
-    latent = store.latent()
-    error = np.linalg.norm(total - latent, axis=1) / np.linalg.norm(latent, axis=1)
-    assert error.max() < 1e-5
-    head = Head(2, 1, 3)
-    site = store.site("s2.b1.attention")
-    by_hand = store.direct_pools(site)[:, 3] @ store.direct_operator(head)
-    np.testing.assert_array_equal(contributions[str(head)], by_hand)
-    np.testing.assert_array_equal(store.direct_mlp("s0.b0.mlp"), contributions["s0.b0.mlp"])
-    np.testing.assert_array_equal(store.direct_embedding(), contributions["embedding"])
-    np.testing.assert_array_equal(store.direct_constant(), contributions["constant"])
-    attention = sum(contributions[str(head)] for head in site.heads)
-    np.testing.assert_allclose(store.contribution(site), attention, atol=1e-5)
-    with pytest.raises(KeyError):
-        contributions["s9.b0.h0"]
-    with pytest.raises(InputError, match=r"s9\.b0"):
-        store.contribution("s9.b0.h0")
-    with pytest.raises(InputError, match="has 4 heads"):
-        store.contribution("s2.b0.h4")
-
-
-def test_constants_are_listed_one_by_one(store) -> None:
-    parts = store.direct.constants()
-    assert set(parts) == {
-        *(f"{site}.bias" for site in store.attention_sites),
-        *(f"s{stage}.entry" for stage in (1, 2, 3)),
-        "final",
-    }
-    np.testing.assert_allclose(sum(parts.values()), store.direct_constant(), rtol=1e-4, atol=1e-5)
-
-
 def test_moments_cover_every_token_of_every_clip(store, whole) -> None:
     for site in store.attention_sites:
         raw = whole[str(site), "raw"].double().flatten(0, 1).transpose(0, 1).numpy()
@@ -194,52 +159,10 @@ def test_texts_are_embedded_once(store, model, dataset) -> None:
     assert store.logit_scale == 20.0
 
 
-@pytest.mark.parametrize("kind", ["identity", "linear", "mlp", "residual"])
-def test_joint_heads_without_a_model(tmp_path, dataset, kind: str) -> None:
-    d = CONFIG.latent
-    heads: dict[str, JointHead] = {
-        "identity": Identity(d),
-        "linear": Linear(d, 6),
-        "mlp": MLP(d, 16, 6),
-        "residual": Residual(d, 6),
-    }
-    found = extract(
-        tiny_model(head=heads[kind], text=False), dataset, tmp_path, limit=5, device="cpu"
-    ).store
-    joint = found.embedding(unit=False)
-    np.testing.assert_allclose(
-        found.to_joint(found.latent()), joint, atol=1e-5 * np.abs(joint).max()
-    )
-    assert not found.has_text
-    assert found.class_embeddings() is None
-    assert "no text side" in found.manifest["no_text"]
-
-
-def test_a_head_that_does_not_read_the_latent_says_so(tmp_path, dataset) -> None:
-    class Other(JointHead):
-        kind = "other"
-        reads_latent = False
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.config = {"d_out": 3}
-            self.scale = torch.nn.Parameter(torch.ones(1))
-
-        def forward(self, encoded):
-            return encoded.tokens[:, 0, :3] * self.scale
-
-    found = extract(tiny_model(head=Other()), dataset, tmp_path, limit=3, device="cpu").store
-    assert found.joint is None
-    with pytest.raises(StoreError, match="run the model instead"):
-        found.to_joint(found.latent())
-
-
 def test_what_was_not_captured_is_named(tmp_path, model, dataset) -> None:
     found = extract(model, dataset, tmp_path, capture="heads", limit=3, device="cpu").store
     with pytest.raises(StoreError, match="capture …,stages"):
         found.array("stages/s0")
-    with pytest.raises(StoreError, match="capture …,direct"):
-        found.contributions()
     with pytest.raises(InputError, match="no site 's7'"):
         found.heads("s7")
 
@@ -247,8 +170,8 @@ def test_what_was_not_captured_is_named(tmp_path, model, dataset) -> None:
 def test_reading_needs_no_torch(run_folder) -> None:
     program = (
         "import sys; from residual_audio.store import open_store\n"
-        f"s = open_store({str(run_folder)!r}); s.heads(s.sites[0]); s.contributions().total()\n"
-        "s.moments(s.sites[0]); s.to_joint(s.latent()); s.texts()\n"
+        f"s = open_store({str(run_folder)!r}); s.heads(s.sites[0])\n"
+        "s.moments(s.sites[0]); s.texts()\n"
         "assert 'torch' not in sys.modules, 'torch was imported'"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
