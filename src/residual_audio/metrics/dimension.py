@@ -184,6 +184,26 @@ def combine_local(local: Array, combine: str = "harmonic") -> tuple[Array, Array
     return value, error, n
 
 
+def method_of_moments(distances: Distances, k: int | None = None) -> Estimate:
+    """Method of moments (Amsaleg et al. 2018) over k neighbours, mean over clips.
+
+    In d dimensions the mean distance m of points inside a ball of radius r_k is d/(d + 1) r_k, so
+    that d = m / (r_k − m) at each clip. The error treats clips as independent.
+    """
+    k = distances.k if k is None else k
+    if k < 2:
+        raise InputError(f"k = {k}: the method of moments needs at least 2 neighbours")
+    reasons = refusals(distances, k)
+    r = distances.values[..., :k]
+    mean = r.mean(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        local = mean / (r[..., -1] - mean)
+    local[~np.isfinite(local)] = np.nan
+    local[np.array([bool(reason) for reason in reasons])] = np.nan
+    value, error, n = combine_local(local, "arithmetic")
+    return Estimate(value, error, n, reasons)
+
+
 def _nan_mean(x: Array) -> Array:
     known = ~np.isnan(x)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -111,6 +111,8 @@ ESTIMATORS: tuple[Estimator, ...] = (
     Estimator("mle", "MLE", "dimension", neighbours=dimension.mle),
     Estimator("mle_arithmetic", "MLE (arithmetic)", "dimension", neighbours=_ARITHMETIC,
               error=False, summary=False, panel=False),
+    Estimator("mom", "Method of moments", "dimension", "MOM",
+              neighbours=dimension.method_of_moments),
     *(_gride(order) for order in (1, 2, 4, 8, 16)),
     Estimator("ln_ratio", "L/N", "ratio", decimals=2, columns=np.divide, reads=("pca_99", "twonn")),
 )  # fmt: skip
