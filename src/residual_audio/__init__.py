@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from residual_audio.data.registry import load_dataset as load_dataset
     from residual_audio.extraction.extraction import extract as extract
-    from residual_audio.models.registry import load_model as load_model
     from residual_audio.store import open_store as open_store
+    from residual_audio.surface.model import load_model as load_model
 
 __version__ = "0.1.0"
 
 # Loaded on first use, so that importing the package costs nothing.
 _WHERE = {
-    "load_model": "residual_audio.models.registry",
+    "load_model": "residual_audio.surface.model",
     "load_dataset": "residual_audio.data.registry",
     "extract": "residual_audio.extraction.extraction",
     "open_store": "residual_audio.store",

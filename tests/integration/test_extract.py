@@ -28,13 +28,13 @@ from residual_audio.data.registry import load_dataset
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import AudioError, DatasetError, InputError, ModelError, StoreError
 from residual_audio.models import native
-from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.joint import Linear
 from residual_audio.models.registry import NANO
 from residual_audio.models.vit import ViT, ViTConfig
-from residual_audio.passes.batches import reason
+from residual_audio.passes.sources import reason
 from residual_audio.store import lock
 from residual_audio.store.verify import verify_store
+from residual_audio.surface.model import Model
 from residual_audio.types import Clip
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -469,7 +469,7 @@ def test_encoder_that_reads_clips_of_any_length(tmp_path, dataset) -> None:
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.normal_(0, 0.3)
-    vit = AudioTextModel(
+    vit = Model(
         name="vit",
         family="test",
         front_end=LogMel(dataclasses.replace(SPEC, short="keep")),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from residual_audio.data.base import Card, Dataset, Pair
 from residual_audio.errors import AudioError
@@ -20,21 +21,23 @@ class FakeModel:
 
     family = "fake"
     logit_scale = 10.0
+    sample_rate_hz = 1000
+    joint_dim = D
+    device = torch.device("cpu")
 
     def __init__(self, name: str = "fake", texts: Mapping[str, np.ndarray] | None = None) -> None:
         self.name = name
         self.sha256 = hashlib.sha256(name.encode()).hexdigest()
         self.text = object()
         self.texts = dict(texts or {})
-        self.front_end = SimpleNamespace(spec=SimpleNamespace(sample_rate_hz=1000))
         self.audio_calls = 0
 
-    def embed_audio(
-        self, items: Sequence[np.ndarray], *, batch_size: int = 8, long: str = "first"
-    ) -> np.ndarray:
-        self.audio_calls += len(items)
-        rows = np.stack([np.asarray(item)[:D] for item in items])
-        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    def embed_windows(self, waves: Tensor) -> Tensor:
+        self.audio_calls += len(waves)
+        return waves[:, :D]
+
+    def reads_s(self, long: str) -> float | None:
+        return None
 
     def embed_text(self, texts: Sequence[str]) -> np.ndarray:
         rows = np.stack([self.texts.get(text, text_vector(text)) for text in texts])

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from residual_audio.audio.frontend import FrontEndSpec, LogMel
-from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import MLP, JointHead
+from residual_audio.surface.model import Model
 
 SPEC = FrontEndSpec(
     sample_rate_hz=8000,
@@ -43,7 +43,7 @@ class HashedText(nn.Module):
         return torch.stack(rows)
 
 
-def tiny_model(seed: int = 0, text: bool = True, head: JointHead | None = None) -> AudioTextModel:
+def tiny_model(seed: int = 0, text: bool = True, head: JointHead | None = None) -> Model:
     torch.manual_seed(seed)
     encoder = HTSAT(CONFIG)
     joint = head or MLP(encoder.config.latent, 16, 12)
@@ -57,7 +57,7 @@ def tiny_model(seed: int = 0, text: bool = True, head: JointHead | None = None) 
                     inner = 1 if parameter.ndim == 1 else parameter[0].numel() ** 0.5
                     parameter.normal_(0.0, 0.3 if parameter.ndim == 1 else 1.2 / inner)
                 digest.update(parameter.numpy().tobytes())
-    return AudioTextModel(
+    return Model(
         name="tiny",
         family="test",
         front_end=LogMel(SPEC),

@@ -176,7 +176,7 @@ def network_methods(problem: Problem, passes: Passes) -> list[Method]:
     every = tuple(range(n_stages))
     sets = sorted((s for s in STAGE_SETS if max(s) < n_stages), key=lambda s: -min(s))
     budget = sum(site.n_heads * site.d_head for site in problem.sites)
-    small = sum(p.numel() for p in passes.model._encoder.parameters()) < 20_000_000
+    small = sum(p.numel() for p in passes.model.encoder.parameters()) < 20_000_000
     rooms = Rooms(passes)
     found = [
         Method(f"network heads {name_of(s)}", "network", NetworkResidual(rooms, "head", s))

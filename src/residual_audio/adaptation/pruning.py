@@ -127,8 +127,7 @@ def _joint(passes: Passes, encoder: Any, rows: np.ndarray) -> FloatArray:
     def work(part: torch.Tensor, _: Sequence[int]) -> torch.Tensor:
         return passes.model.joint(encoder.encode(passes.take(part)))
 
-    first = passes.features[0] if isinstance(passes.features, tuple) else passes.features
-    index = torch.as_tensor(rows, device=first.device)
+    index = torch.as_tensor(rows, device=passes.model.device)
     batches = ((some, range(len(some))) for some in index.split(64))
     return torch.cat(list(stream_clips(work, batches))).cpu().numpy()
 

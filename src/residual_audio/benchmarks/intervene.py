@@ -21,6 +21,7 @@ from residual_audio.metrics.spectra import fit_spectrum
 from residual_audio.metrics.uncertainty import correlation
 from residual_audio.models.registry import load_model
 from residual_audio.passes.kept import Passes
+from residual_audio.passes.rows import Rows
 from residual_audio.reweight.cached import Entrances, embed_from_features
 from residual_audio.reweight.fit import FitSettings, fit
 from residual_audio.reweight.gains import identity_gains
@@ -49,7 +50,7 @@ def bench_intervene(
     waves = 0.2 * tone + 0.1 * waves * torch.sin(torch.pi * rate * seconds).square()
     with torch.no_grad():
         features = torch.cat([model.front_end(w) for w in waves.split(BATCH)])
-        passes = Passes(model, features)
+        passes = Passes(model, Rows.of(features))
         joint = torch.cat([model.joint(model.encode(f)) for _, f in passes.batches(size=BATCH)])
     texts = F.normalize(torch.randn(N_CLASSES, joint.shape[1], generator=draw), dim=-1)
     # every clip's own answer, so that the measures respond to its embedding

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 import numpy as np
 import torch
@@ -11,20 +10,8 @@ from torch import Tensor
 
 from residual_audio.capture.kind import Kind
 from residual_audio.capture.settings import SamplePlan
-from residual_audio.errors import ModelError
 from residual_audio.models.encoder import Encoder
 from residual_audio.types import Site
-
-
-def window_grid(encoder: Encoder, stage: int, n_tokens: int) -> Tensor:
-    """[token, 2] time and frequency step inside a window; −1 for a token with no place (CLS)."""
-    describe = getattr(encoder, "window_grid", None)
-    if describe is None:
-        raise ModelError(
-            f"{type(encoder).__name__} does not say where the tokens of a window are: "
-            "leave 'attention' out of the captured kinds"
-        )
-    return cast(Tensor, describe(stage, n_tokens))
 
 
 class Attention(Kind):
@@ -66,7 +53,7 @@ class Attention(Kind):
         n_tokens = value.shape[-1]
         key = (stage, n_tokens)
         if key not in self._distances:
-            grid = window_grid(self._encoder, stage, n_tokens).to(value)
+            grid = self._encoder.window_grid(stage, n_tokens).to(value)
             delta = (grid[:, None] - grid[None]).abs()
             placed = (grid >= 0).all(1).to(value)
             # A token with no place neither asks nor counts as far from anything.

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import Tensor
 
 from residual_audio.capture.kind import Kind
-from residual_audio.errors import ModelError
-from residual_audio.models.direct_path import DirectPath
 from residual_audio.models.encoder import Encoder
 from residual_audio.types import Site
-
-
-def direct_path(encoder: Encoder) -> DirectPath:
-    """The encoder's own description of its direct path."""
-    describe = getattr(encoder, "direct_path", None)
-    if describe is None:
-        raise ModelError(
-            f"{type(encoder).__name__} does not describe a direct path to its latent: "
-            "leave 'direct' out of the captured kinds"
-        )
-    return cast(DirectPath, describe())
 
 
 def compose(steps: tuple[Tensor, ...]) -> list[Tensor]:
@@ -41,7 +26,7 @@ class Direct(Kind):
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self._path = direct_path(encoder)
+        self._path = encoder.direct_path()
         self._maps = [slots.flatten(0, 1) for slots in compose(self._path.steps.steps)]
         self._first = encoder.sites[0]
         self.begin([])

@@ -9,8 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from residual_audio.capture.attention import window_grid
-from residual_audio.capture.direct_pools import direct_path
 from residual_audio.capture.recorder import Arrays
 from residual_audio.models.encoder import Encoder
 from residual_audio.models.joint import JointHead
@@ -25,7 +23,7 @@ def encoder_operators(encoder: Encoder, kinds: tuple[str, ...]) -> Arrays:
             found[f"w_out/{site}"] = weight.unflatten(0, (site.n_heads, site.d_head))
             found[f"b_out/{site}"] = bias
     if "direct" in kinds:
-        fixed = direct_path(encoder).steps
+        fixed = encoder.direct_path().steps
         for stage, step in enumerate(fixed.steps):
             found[f"direct/step/s{stage}"] = step
             entry = fixed.entry[stage]
@@ -40,7 +38,7 @@ def window_grids(encoder: Encoder, shapes: Mapping[str, tuple[int, int, int]]) -
     found = {}
     for site in encoder.sites:
         if str(site) in shapes:
-            grid = window_grid(encoder, site.stage, shapes[str(site)][-1])
+            grid = encoder.window_grid(site.stage, shapes[str(site)][-1])
             found[f"grid/window/s{site.stage}"] = _array(grid)
     return found
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -13,17 +11,6 @@ from residual_audio.capture.settings import SamplePlan
 from residual_audio.errors import ModelError
 from residual_audio.models.encoder import Encoder
 from residual_audio.types import Site
-
-
-def time_frequency(encoder: Encoder, stage: int, n_tokens: int) -> Tensor:
-    """[token, 2] time and frequency step of each token; −1 for one with no place (CLS)."""
-    describe = getattr(encoder, "time_frequency", None)
-    if describe is None:
-        raise ModelError(
-            f"{type(encoder).__name__} does not say where its tokens are in time and frequency: "
-            "leave 'tokens' out of the captured kinds"
-        )
-    return cast(Tensor, describe(stage, n_tokens))
 
 
 def grid_order(places: Tensor) -> tuple[Tensor, int, int]:
@@ -60,7 +47,7 @@ class Tokens(Kind):
         super().__init__()
         self._encoder = encoder
         self._plan = plan
-        self._any_length = bool(getattr(encoder, "any_length", False))
+        self._any_length = encoder.any_length
         self._orders: dict[tuple[int, int], tuple[Tensor, int, int]] = {}
 
     def __call__(self, point: str, where: Site | int, value: Tensor) -> None:
@@ -68,7 +55,7 @@ class Tokens(Kind):
         n_tokens = value.shape[1]
         key = (where.stage, n_tokens)
         if key not in self._orders:
-            order, *size = grid_order(time_frequency(self._encoder, where.stage, n_tokens))
+            order, *size = grid_order(self._encoder.time_frequency(where.stage, n_tokens))
             self._orders[key] = (order.to(value.device), *size)  # type: ignore[assignment]
         order, n_times, n_frequencies = self._orders[key]
         grid = value.index_select(1, order).unflatten(1, (n_times, n_frequencies))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json, progress
+from residual_audio.cli.output import print_json
 
 
 def run(
@@ -26,8 +26,7 @@ def run(
     from residual_audio.models.registry import load_model
 
     loaded = load_model(model, device)
-    with progress("embedding", len(files), quiet) as advance:
-        done, skipped = embed_files(loaded, files, out, long, batch_size, advance)
+    done, skipped = embed_files(loaded, files, out, long, batch_size)
     if json:
         print_json({"out": str(out), "n": len(done), "skipped": skipped})
     else:

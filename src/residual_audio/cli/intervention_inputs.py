@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from residual_audio.cli.output import print_table, progress
+from residual_audio.cli.output import print_table
 
 if TYPE_CHECKING:
     from residual_audio.passes.kept import Passes
@@ -42,15 +42,13 @@ def load_passes_of(
     from residual_audio.data.registry import load_dataset
     from residual_audio.models.registry import load_model
     from residual_audio.passes.kept import load_passes
+    from residual_audio.passes.loop import Hearing
 
-    about = store.manifest["asked"]["dataset"]
-    loaded = load_model(model or store.manifest["model"]["name"], device)
-    dataset = load_dataset(about["name"], root, **data_options)
+    loaded = load_model(model or store.model_info.name, device)
+    dataset = load_dataset(store.dataset_info.name, root, **data_options)
     ids = [str(store.clips["id"][i]) for i in (range(len(store)) if rows is None else rows)]
-    with progress("features", len(ids), quiet) as advance:
-        return load_passes(
-            loaded, dataset, ids, sha256=store.manifest["model"]["sha256"], progress=advance
-        )
+    heard = Hearing(store.run_info.long, batch_size=16)
+    return load_passes(loaded, dataset, ids, heard, sha256=store.model_info.sha256)
 
 
 def show_table(table: Table, columns: Sequence[str], limit: int | None = None) -> None:

@@ -11,20 +11,25 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from residual_audio import __version__, provenance
+from residual_audio.audio.windows import LongPolicy
 from residual_audio.data.audio_files import AUDIO_SUFFIXES, is_audio
 from residual_audio.errors import AudioError, InputError
 from residual_audio.files import write_safetensors
+from residual_audio.passes.embed import embed_items
+from residual_audio.passes.loop import Cut, Hearing
+from residual_audio.passes.sources import cut_clips, cut_inputs
+from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Clip
 
+Item = TypeVar("Item")
 Array = npt.NDArray[Any]
 Advance = Callable[[int], object]
 
@@ -49,7 +54,7 @@ class Embedded:
 class Embedding(TypedDict, total=False):
     """How clips are embedded: what every evaluation passes on."""
 
-    long: str
+    long: LongPolicy
     batch_size: int
     cache: bool
     advance: Advance | None
@@ -68,7 +73,7 @@ def embed_clips(
     model: Any,
     dataset: Any,
     *,
-    long: str = "first",
+    long: LongPolicy = "first",
     batch_size: int = 8,
     cache: bool = True,
     advance: Advance | None = None,
@@ -77,14 +82,13 @@ def embed_clips(
     clips: Sequence[Clip] = dataset.clips
     if len(clips) == 0:
         raise InputError(f"{dataset.name} has no clip to embed")
-    rate = model.front_end.spec.sample_rate_hz
+    rate = model.sample_rate_hz
     key = {"what": "clips", "data": dataset.fingerprint(), "n": len(clips), "long": long}
 
     def compute() -> Embedded:
-        def read(clip: Clip) -> list[Array]:
-            return [dataset.read(clip, rate)]
-
-        return _embed(model, clips, [c.id for c in clips], read, long, batch_size, advance)
+        names = [clip.id for clip in clips]
+        cut = cut_clips(model, dataset, long)
+        return _embed(model, clips, names, cut, Hearing(long, batch_size), advance)
 
     by_id = {clip.id: clip for clip in clips} if cache else {}
     return _cached(
@@ -102,16 +106,11 @@ def embed_windows(
     advance: Advance | None = None,
 ) -> Embedded:
     """One vector a window of each file: long files give several rows with the file's name."""
-    from residual_audio.audio.decode import load_audio
-
     names = [str(file.relative_to(root)) if root else file.name for file in files]
-    rate = model.front_end.spec.sample_rate_hz
-
-    def read(file: Path) -> list[Array]:
-        return list(model.windows(load_audio(file, rate), "tile"))
 
     def compute() -> Embedded:
-        return _embed(model, files, names, read, "first", batch_size, advance)
+        cut, hearing = cut_inputs(model, "tile"), Hearing("tile", batch_size)
+        return _embed(model, files, names, cut, hearing, advance, each_window=True)
 
     if not cache:
         return compute()
@@ -154,49 +153,35 @@ def audio_files(folder: Path) -> list[Path]:
 
 def _embed(
     model: Any,
-    items: Sequence[Any],
+    items: Sequence[Item],
     names: Sequence[str],
-    read: Callable[[Any], list[Array]],
-    long: str,
-    batch_size: int,
+    cut: Cut[Item],
+    hearing: Hearing,
     advance: Advance | None,
+    each_window: bool = False,
 ) -> Embedded:
-    """Decode ahead in threads, embed in batches; what cannot be read is named, not lost."""
-    from residual_audio.audio.prefetch import prefetch
-
-    vectors: list[Array] = []
-    owners: list[str] = []
-    skipped: dict[str, str] = {}
-    waiting: list[tuple[str, Array]] = []
-
-    def flush() -> None:
-        if waiting:
-            waves = [wave for _, wave in waiting]
-            vectors.append(np.asarray(model.embed_audio(waves, batch_size=batch_size, long=long)))
-            owners.extend(name for name, _ in waiting)
-            waiting.clear()
-
-    with closing(prefetch(items, read, 2, 2 * batch_size)) as ahead:
-        for (_, waves, error), name in zip(ahead, names, strict=True):
-            if isinstance(error, AudioError):
-                skipped[name] = str(error)
-            elif error is not None:
-                raise error
-            else:
-                waiting.extend((name, wave) for wave in waves or ())
-                if len(waiting) >= 4 * batch_size:
-                    flush()
-            if advance is not None:
-                advance(1)
-    flush()
-    if not vectors:
-        first = next(iter(skipped.items()), ("", "nothing to read"))
-        raise InputError(f"none of {len(items)} clips could be read; the first: {first[1]}")
-    stacked = np.concatenate(vectors).astype(np.float32)
-    if not np.isfinite(stacked).all():
-        bad = owners[int(np.argwhere(~np.isfinite(stacked))[0][0])]
+    """By the one loop; what cannot be read is named, not lost."""
+    told = SILENT if advance is None else _Told(advance)
+    found = embed_items(model, items, cut, hearing, each_window=each_window, progress=told)
+    owners = [names[place] for place in found.places]
+    skipped = {names[place]: str(error) for place, error in found.skipped.items()}
+    if not owners:
+        first = next(iter(skipped.values()), "nothing to read")
+        raise InputError(f"none of {len(items)} clips could be read; the first: {first}")
+    if not np.isfinite(found.vectors).all():
+        bad = owners[int(np.argwhere(~np.isfinite(found.vectors))[0][0])]
         raise InputError(f"'{bad}' has an embedding that is not finite with model '{model.name}'")
-    return Embedded(stacked, tuple(owners), skipped)
+    return Embedded(found.vectors, tuple(owners), skipped)
+
+
+class _Told(Progress):
+    """Passes on how much was done."""
+
+    def __init__(self, advance: Advance) -> None:
+        self._advance = advance
+
+    def advance(self, n: int = 1) -> None:
+        self._advance(n)
 
 
 def _fails(read: Callable[[], object]) -> bool:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
 
 from residual_audio import provenance
 from residual_audio.audio.windows import LongPolicy
-from residual_audio.errors import AudioError, InputError
+from residual_audio.errors import InputError
 from residual_audio.files import write_safetensors
 from residual_audio.models.clap import AudioTextModel
+from residual_audio.passes.embed import embed_items
+from residual_audio.passes.loop import Hearing
+from residual_audio.passes.sources import cut_inputs
+from residual_audio.progress import SILENT, Progress
 
 
 def embed_files(
@@ -21,27 +23,13 @@ def embed_files(
     out: Path,
     long: LongPolicy = "first",
     batch_size: int = 8,
-    advance: Callable[[int], None] | None = None,
+    progress: Progress = SILENT,
 ) -> tuple[list[Path], dict[str, str]]:
     """Files that were embedded, in order, and those that were skipped with the reason."""
-    done: list[Path] = []
-    skipped: dict[str, str] = {}
-    parts: list[np.ndarray] = []
-    size = 4 * batch_size  # cores wait for each other only at the end of a group
-    for i in range(0, len(files), size):
-        group = list(files[i : i + size])
-        try:
-            parts.append(model.embed_audio(group, long=long, batch_size=batch_size))
-            done += group
-        except AudioError:
-            for file in group:  # one bad file must not cost its neighbours
-                try:
-                    parts.append(model.embed_audio([file], long=long))
-                    done.append(file)
-                except AudioError as error:
-                    skipped[str(file)] = str(error)
-        if advance is not None:
-            advance(len(group))
+    cut, hearing = cut_inputs(model, long), Hearing(long, batch_size)
+    found = embed_items(model, files, cut, hearing, progress=progress)
+    done = [files[place] for place in found.places]
+    skipped = {str(files[place]): str(error) for place, error in found.skipped.items()}
     if not done:
         first = next(iter(skipped.values()), "there are none")
         raise InputError(f"none of the {len(files)} files could be embedded. The first: {first}")
@@ -49,5 +37,5 @@ def embed_files(
         "files": json.dumps([str(file) for file in done], ensure_ascii=False),
         "provenance": json.dumps(provenance.collect(model=model, long=long)),
     }
-    write_safetensors(out, {"embeddings": np.concatenate(parts)}, header)
+    write_safetensors(out, {"embeddings": found.vectors}, header)
     return done, skipped

@@ -8,7 +8,10 @@ import numpy as np
 
 from residual_audio.audio.windows import LongPolicy
 from residual_audio.errors import InputError
-from residual_audio.models.clap import AudioInput, AudioTextModel
+from residual_audio.models.clap import AudioTextModel
+from residual_audio.passes.embed import embed_items
+from residual_audio.passes.loop import Hearing
+from residual_audio.passes.sources import AudioInput, cut_inputs
 
 
 def classify(
@@ -23,7 +26,8 @@ def classify(
     if "{}" not in template:
         raise InputError(f"the template '{template}' has no {{}} for the label")
     text = model.embed_text([template.replace("{}", label) for label in labels])
-    audio = model.embed_audio(clips, long=long, batch_size=batch_size)
+    hearing = Hearing(long, batch_size)
+    audio = embed_items(model, clips, cut_inputs(model, long), hearing, strict=True).vectors
     logits = model.logit_scale * audio.astype(np.float64) @ text.T.astype(np.float64)
     scores = np.exp(logits - logits.max(1, keepdims=True))
     scores /= scores.sum(1, keepdims=True)

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from residual_audio import engine as engines
 from residual_audio.audio.windows import LongPolicy
 from residual_audio.capture.recorder import fit_maps, probe_maps
@@ -16,11 +18,13 @@ from residual_audio.capture.settings import CaptureSettings
 from residual_audio.data.base import Dataset
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError
-from residual_audio.extraction.worker import Job, Worker, make_shard
-from residual_audio.extraction.writer import StoreWriter, describe
+from residual_audio.extraction.worker import ShardJob, Worker, make_shard
+from residual_audio.extraction.writer import StoreWriter, describe, none_readable
 from residual_audio.models.clap import AudioTextModel
+from residual_audio.models.encoder import Features
 from residual_audio.models.registry import load_model
-from residual_audio.passes.batches import first_features
+from residual_audio.passes.loop import Hearing, hear
+from residual_audio.passes.sources import cut_clips, reason
 from residual_audio.store.lock import writing
 from residual_audio.store.reader import Store, open_store
 from residual_audio.store.shards import ShardNote, check_shard, shard_ranges
@@ -87,7 +91,7 @@ def extract(
         raise InputError(f"'{chosen.name}' has no clips to extract")
     shapes: dict[str, tuple[int, int, int]] = {}
     if "attention" in settings.kinds:
-        shapes = probe_maps(loaded.encoder, first_features(loaded, chosen, long))
+        shapes = probe_maps(loaded.encoder, _first_features(loaded, chosen, long))
         settings = fit_maps(settings, shapes)
     asked = describe(loaded, chosen, settings, batch_size, shard_size, long)
     shards = tuple(shard_ranges(len(chosen.clips), shard_size))
@@ -100,7 +104,7 @@ def extract(
             writer.describe_run(loaded, chosen, seed, None if chosen is full else len(full.clips))
             writer.write_fixed(loaded, chosen, settings, shapes)
             elsewhere = engine != "local" or processes > 1
-            job = Job(
+            job = ShardJob(
                 model=model if elsewhere else loaded,
                 device=device,
                 dataset=chosen,
@@ -109,9 +113,7 @@ def extract(
                 shards=shards,
                 capture=settings,
                 map_shapes=shapes,
-                batch_size=batch_size,
-                long=long,
-                n_threads=n_threads,
+                hearing=Hearing(long, batch_size, n_threads),
             )
             gpus = 1.0 if loaded.device.type == "cuda" else 0.0
             try:
@@ -123,8 +125,23 @@ def extract(
     return Extraction(store, len(store), store.skipped, made)
 
 
+def _first_features(model: AudioTextModel, dataset: Dataset, long: LongPolicy) -> Features:
+    """Features of the first clip that can be heard."""
+    reasons: list[str] = []
+
+    def skip(place: int, error: Exception) -> None:
+        reasons.append(reason(error, dataset.clips[place]))
+
+    cut = cut_clips(model, dataset, long)
+    hearing = Hearing(long, batch_size=1, n_threads=0)
+    with torch.inference_mode():
+        for waves, _ in hear(dataset.clips, cut, hearing, device=model.device, skip=skip):
+            return model.features(waves)
+    raise none_readable(dataset, reasons[0])
+
+
 def _make_shards(
-    job: Job,
+    job: ShardJob,
     engine: str,
     processes: int,
     address: str | None,

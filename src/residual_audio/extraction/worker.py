@@ -5,30 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from residual_audio.audio.prefetch import Fetched, prefetch
-from residual_audio.audio.windows import LongPolicy
 from residual_audio.capture.recorder import Recorder
 from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.data.base import Dataset
 from residual_audio.errors import InputError, ModelError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.registry import load_model
-from residual_audio.passes.batches import Batch, features, read_batch
+from residual_audio.passes.loop import Heard, Hearing, Windows, hear
+from residual_audio.passes.sources import cut_clips, reason
 from residual_audio.store.shards import ShardNote, ShardRows, write_shard
-
-_AHEAD = 1
-"""Batches ready before the encoder asks, besides those being read: a stall costs no time."""
 
 
 @dataclass(frozen=True)
-class Job:
+class ShardJob:
     """Everything a worker needs, on this machine or another."""
 
     model: AudioTextModel | str
@@ -41,15 +36,13 @@ class Job:
     shards: tuple[range, ...]
     capture: CaptureSettings
     map_shapes: Mapping[str, tuple[int, int, int]]
-    batch_size: int
-    long: LongPolicy
-    n_threads: int
+    hearing: Hearing
 
 
 class Worker:
     """The model, loaded once, and what it takes to make shards with it."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: ShardJob) -> None:
         self.job = job
         model = job.model
         self.model = load_model(model, job.device) if isinstance(model, str) else model
@@ -63,15 +56,20 @@ class Worker:
         """Batches are formed inside the shard, by place: a shard does not depend on any other."""
         places = self.job.shards[index]
         rows, skipped = ShardRows(), dict[int, str]()
-        size = self.job.batch_size
-        batches = [places[i : i + size] for i in range(0, len(places), size)]
-        ahead = _AHEAD + self.job.n_threads
-        front_end = partial(features, self.model)
+        size = self.job.hearing.batch_size
+
+        def skip(number: int, error: Exception) -> None:
+            place = places[number]
+            skipped[place] = reason(error, self.job.dataset.clips[place])
+            self._advance(1)
+
         try:
             with ExitStack() as stack:
-                read = prefetch(batches, self.read, self.job.n_threads, ahead)
-                waves = self._waves(stack.enter_context(closing(read)), skipped)
-                stream = self.recorder.stream(waves, front_end, self.model.joint)
+                batches = hear(
+                    places, self._cut, self.job.hearing, device=self.model.device, skip=skip
+                )
+                waves = _in_run(stack.enter_context(closing(batches)), places)
+                stream = self.recorder.stream(waves, self.model.features, self.model.joint)
                 for clips, arrays in stack.enter_context(closing(stream)):
                     self._check(arrays["embedding/joint"], clips)
                     rows.add(arrays, len(clips))
@@ -83,24 +81,13 @@ class Worker:
             ) from error
         return write_shard(self.job.folder, self.job.run, index, places, rows, skipped)
 
-    def _waves(
-        self, batches: Iterable[Fetched[range, Batch]], skipped: dict[int, str]
-    ) -> Iterator[tuple[Tensor, Sequence[int]]]:
-        for _, found, error in batches:
-            if found is None:
-                raise error or ModelError("a batch was lost")
-            skipped |= found.skipped
-            self._advance(len(found.skipped))
-            # rows stand in the order of the clips, also where lengths differ inside a batch
-            for group, waves in found.groups:
-                yield torch.from_numpy(waves).to(self.model.device), group
+    def _cut(self, place: int) -> Windows:
+        dataset = self.job.dataset
+        return cut_clips(self.model, dataset, self.job.hearing.long)(dataset.clips[place])
 
     def _advance(self, n_clips: int) -> None:
         if self.on_clips is not None and n_clips:
             self.on_clips(n_clips)
-
-    def read(self, places: range) -> Batch:
-        return read_batch(self.model, self.job.dataset, places, self.job.long)
 
     def _check(self, joint: np.ndarray, clips: Sequence[int]) -> None:
         bad = ~np.isfinite(joint).all(1)
@@ -110,6 +97,12 @@ class Worker:
                 f"'{self.model.name}' gives values that are not finite for the clip '{clip.id}': "
                 "its weights are damaged, or this device lacks the precision (try --device cpu)"
             )
+
+
+def _in_run(batches: Iterable[Heard], places: range) -> Iterator[tuple[Tensor, list[int]]]:
+    """Clips by their place in the run, not in the shard: it decides what is sampled."""
+    for waves, numbers in batches:
+        yield waves, [places[number] for number in numbers]
 
 
 def make_shard(worker: Worker, index: int) -> ShardNote:

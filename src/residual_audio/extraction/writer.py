@@ -16,7 +16,6 @@ from residual_audio.data.base import Dataset
 from residual_audio.errors import StoreError
 from residual_audio.files import write_bytes
 from residual_audio.models.clap import AudioTextModel
-from residual_audio.passes.batches import none_readable
 from residual_audio.provenance import collect, plain, sha256_file, without_machine_paths
 from residual_audio.store import clips as clip_index
 from residual_audio.store import manifest as manifests
@@ -43,7 +42,7 @@ def describe(
                 "family": model.family,
                 "sha256": model.sha256,
                 "front_end": model.spec.to_dict(),
-                "dtype": str(next(model.parameters()).dtype),
+                "dtype": str(model.dtype),
             },
             "dataset": {
                 "name": dataset.name,
@@ -61,6 +60,13 @@ def describe(
         }
     )
     return described
+
+
+def none_readable(dataset: Dataset, why: str) -> StoreError:
+    return StoreError(
+        f"none of the {len(dataset.clips)} clips of '{dataset.name}' could be read. "
+        f"The first: {why}"
+    )
 
 
 class StoreWriter:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -12,19 +10,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from residual_audio.audio.decode import load_audio
 from residual_audio.audio.frontend import FrontEndSpec
-from residual_audio.audio.prefetch import prefetch
 from residual_audio.audio.windows import LongPolicy, fit_windows
-from residual_audio.engine.cores import stream_clips
-from residual_audio.errors import AudioError, InputError, ModelError
+from residual_audio.errors import InputError, ModelError
 from residual_audio.models.encoder import Edit, Encoded, Encoder, Features, State, Tap
 from residual_audio.models.joint import JointHead
 from residual_audio.types import Site
 
 Embedding = npt.NDArray[np.float32]
-AudioInput = str | Path | npt.NDArray[Any]
-"""A file, or a mono waveform already at the model's sample rate."""
 
 
 class AudioTextModel(nn.Module):
@@ -36,7 +29,7 @@ class AudioTextModel(nn.Module):
         name: str,
         family: str,
         front_end: nn.Module,
-        encoder: nn.Module,
+        encoder: Encoder,
         head: JointHead,
         text: nn.Module | None,
         logit_scale: float,
@@ -48,14 +41,10 @@ class AudioTextModel(nn.Module):
         self.sha256 = sha256
         self.logit_scale = logit_scale
         self.front_end = front_end
-        self._encoder = encoder
+        self.encoder = encoder
         self.head = head
         self.text = text
         self.eval().requires_grad_(False)
-
-    @property
-    def encoder(self) -> Encoder:
-        return cast(Encoder, self._encoder)
 
     @property
     def spec(self) -> FrontEndSpec:
@@ -67,7 +56,11 @@ class AudioTextModel(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return next(self._encoder.parameters()).device
+        return next(self.encoder.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.encoder.parameters()).dtype
 
     def encode(
         self,
@@ -98,93 +91,28 @@ class AudioTextModel(nn.Module):
     @property
     def any_length(self) -> bool:
         """Whether the model reads all of a clip that is longer than its window."""
-        return self.spec.fusion or bool(getattr(self._encoder, "any_length", False))
+        return self.spec.fusion or self.encoder.any_length
 
     def reads_s(self, long: LongPolicy) -> float | None:
         """Seconds of a clip that are looked at; None for all."""
         return self.spec.duration_s if long == "first" and not self.any_length else None
 
-    @torch.inference_mode()
-    def embed_audio(
-        self,
-        items: Sequence[AudioInput],
-        *,
-        batch_size: int = 8,
-        long: LongPolicy = "first",
-        n_threads: int = 2,
-        progress: Callable[[int], None] | None = None,
-    ) -> Embedding:
-        """Files or waveforms → unit vectors [n, d]; the same input always gives the same vector.
+    def features(self, waves: Tensor) -> Features:
+        """Windows [window, sample] → what the encoder reads, in its precision."""
+        found: Features = self.front_end(waves)
+        if isinstance(found, tuple):
+            return found[0].to(self.dtype), found[1]
+        return found.to(self.dtype)
 
-        `progress` is told how many clips are done.
-        """
-        if isinstance(items, (str, Path, np.ndarray)):
-            raise InputError("embed_audio takes a list of files or waveforms, not a single one")
-        vectors: list[Tensor] = []
-        owners: list[int] = []
-
-        def embed(waves: Tensor, owner: Sequence[int]) -> tuple[Tensor, Sequence[int]]:
-            joint = self.joint(self.encode(self.front_end(waves)))
-            return nn.functional.normalize(joint.float(), dim=-1).cpu(), owner
-
-        with closing(self.batches(items, batch_size, long, n_threads)) as batches:
-            for some, owner in stream_clips(embed, batches):
-                vectors.append(some)
-                owners += owner
-                if progress is not None:
-                    progress(owners[-1] + 1)
-        if not vectors:
-            return np.zeros((0, self.joint_dim), np.float32)
-        summed = torch.zeros(len(items), vectors[0].shape[1])
-        summed.index_add_(0, torch.tensor(owners), torch.cat(vectors))
-        return nn.functional.normalize(summed, dim=-1).numpy()
+    def embed_windows(self, waves: Tensor) -> Tensor:
+        """Windows [window, sample] → [window, joint], not normalised."""
+        return self.joint(self.encode(self.features(waves)))
 
     @property
     def joint_dim(self) -> int:
         """Width of the joint space."""
         config = self.head.config
         return int(config.get("d_out", config.get("d_in", 0)))
-
-    def batches(
-        self,
-        items: Sequence[AudioInput],
-        batch_size: int = 8,
-        long: LongPolicy = "first",
-        n_threads: int = 2,
-    ) -> Generator[tuple[Tensor, list[int]], None, None]:
-        """Windows of equal length in batches, with the clip that each belongs to."""
-        waiting: list[npt.NDArray[Any]] = []
-        owner: list[int] = []
-
-        def batch() -> Tensor:
-            return torch.from_numpy(np.stack(waiting)).to(self.device)
-
-        def read(item: AudioInput) -> Embedding:
-            if isinstance(item, (str, Path)):
-                wave = load_audio(Path(item), self.sample_rate_hz, self.reads_s(long))
-                return self.windows(wave, long)
-            wave = np.asarray(item, np.float32)
-            if not np.isfinite(wave).all():
-                raise AudioError("a waveform holds NaN or infinite samples")
-            return self.windows(wave, long)
-
-        # Closed at once, also when a clip raises: its threads must not wait for the collector.
-        with closing(prefetch(items, read, n_threads, 2 * batch_size)) as stream:
-            for i, (_, windows, error) in enumerate(stream):
-                if error is not None:
-                    raise error
-                assert windows is not None
-                for window in windows:
-                    if waiting and len(waiting[0]) != len(window):
-                        yield batch(), owner
-                        waiting, owner = [], []
-                    waiting.append(window)
-                    owner.append(i)
-                    if len(waiting) == batch_size:
-                        yield batch(), owner
-                        waiting, owner = [], []
-        if waiting:
-            yield batch(), owner
 
     @torch.inference_mode()
     def embed_text(self, texts: Sequence[str], *, batch_size: int = 64) -> Embedding:

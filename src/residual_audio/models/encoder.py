@@ -13,14 +13,19 @@ and of the encoder: `scale` (1/σ of each token at the norm that ends a stage, [
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from residual_audio.errors import InputError
 from residual_audio.types import Site
+
+if TYPE_CHECKING:
+    from residual_audio.models.block import Block
+    from residual_audio.models.direct_path import DirectPath
 
 Features = Tensor | tuple[Tensor, Tensor]
 """What a front-end gives: log-mel [clip, frame, mel]; with fusion, [clip, 4, frame, mel] and which
@@ -60,13 +65,55 @@ class Encoded:
     """Final CLS (and distillation) tokens of a ViT; `tokens` holds the patches alone."""
 
 
-class Encoder(Protocol):
-    """An audio encoder of this package: a torch module with sites."""
+class EncoderConfig(Protocol):
+    """What shapes an encoder."""
 
     @property
+    def latent(self) -> int:
+        """Width of the pooled latent."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As our own layout keeps it."""
+
+
+class Encoder(nn.Module, ABC):
+    """An audio encoder of this package: everything that is ever asked of one."""
+
+    kind: str
+    """Name of the topology in our own layout."""
+    config: EncoderConfig
+    """Everything that shapes it."""
+
+    @property
+    @abstractmethod
     def sites(self) -> tuple[Site, ...]:
         """Every place that adds to the residual stream, in order of computation."""
 
+    @property
+    @abstractmethod
+    def any_length(self) -> bool:
+        """Whether a clip longer than the window is read whole."""
+
+    @abstractmethod
+    def block(self, site: Site) -> Block:
+        """The block that a site lies in."""
+
+    @abstractmethod
+    def direct_path(self) -> DirectPath:
+        """How each token reaches the pooled latent, norm statistics frozen; a `ModelError` where
+        the latent is no mean of tokens."""
+
+    @abstractmethod
+    def window_grid(self, stage: int, n_tokens: int) -> Tensor:
+        """[token, 2] time and frequency step of each token inside its attention window; −1 for a
+        token with no place (CLS)."""
+
+    @abstractmethod
+    def time_frequency(self, stage: int, n_tokens: int) -> Tensor:
+        """[token, 2] time and frequency step of each token in the clip, any fold undone; −1 for a
+        token with no place. A `ModelError` where a token spans several times."""
+
+    @abstractmethod
     def encode(
         self,
         features: Features | None,
@@ -82,6 +129,7 @@ class Encoder(Protocol):
 
         Attention: W_O, rows of head h from h · d_head on. MLP: the second layer.
         """
+        return self.block(site).output_projection(site.kind)
 
 
 def entrance(

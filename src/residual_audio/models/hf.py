@@ -180,7 +180,7 @@ def _text(state: StateDict, config: dict[str, Any], folder: Path, where: str) ->
 
 def save(model: AudioTextModel, out: Path) -> None:
     """Write a folder that transformers' `ClapModel.from_pretrained` opens."""
-    encoder, text = model._encoder, model.text
+    encoder, text = model.encoder, model.text
     if (
         not isinstance(encoder, HTSAT)
         or not isinstance(model.head, MLP)

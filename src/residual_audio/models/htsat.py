@@ -17,7 +17,16 @@ from torch import Tensor, nn
 from residual_audio.errors import InputError, ModelError
 from residual_audio.models.block import Block, normalise, scaled_attention
 from residual_audio.models.direct_path import MergedTokens
-from residual_audio.models.encoder import Edit, Encoded, Features, State, Tap, check_edit, entrance
+from residual_audio.models.encoder import (
+    Edit,
+    Encoded,
+    Encoder,
+    Features,
+    State,
+    Tap,
+    check_edit,
+    entrance,
+)
 from residual_audio.models.frames import resize_frames
 from residual_audio.models.fusion import FusionPatches
 from residual_audio.models.linear import linear
@@ -163,10 +172,12 @@ class Merge(nn.Module):
         self.reduction = nn.Linear(4 * width, 2 * width, bias=False)
 
 
-class HTSAT(nn.Module):
+class HTSAT(Encoder):
     """Log-mel [clip, frame, mel] → latent [clip, latent]."""
 
     kind = "htsat"
+    any_length = False
+    config: HTSATConfig
     order: Tensor
     raster: Tensor
 
@@ -212,9 +223,8 @@ class HTSAT(nn.Module):
             cast(SwinBlock, block) for stage in self.stages for block in cast(nn.ModuleList, stage)
         ]
 
-    def output_projection(self, site: Site) -> tuple[Tensor, Tensor]:
-        block = cast(SwinBlock, cast(nn.ModuleList, self.stages[site.stage])[site.block])
-        return block.output_projection(site.kind)
+    def block(self, site: Site) -> SwinBlock:
+        return cast(SwinBlock, cast(nn.ModuleList, self.stages[site.stage])[site.block])
 
     def token_grid(self, stage: int) -> Tensor:
         """[token, 2] row (folded frequency) and column (time) of each token of a stage."""

@@ -112,7 +112,7 @@ def save(model: AudioTextModel, out: Path) -> None:
     Names are upstream's. The tagging head and the front-end, which do not shape embeddings, are
     left out: upstream loads with its own initial values there (`strict=False`).
     """
-    encoder, text = model._encoder, model.text
+    encoder, text = model.encoder, model.text
     if not isinstance(encoder, HTSAT) or not isinstance(model.head, MLP):
         raise ModelError(f"'{model.name}' ({model.family}) has no counterpart in LAION-CLAP")
     state = {f"audio_branch.{k}": v for k, v in to_upstream(encoder.state_dict()).items()}

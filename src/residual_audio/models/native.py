@@ -13,6 +13,7 @@ from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.errors import ModelError
 from residual_audio.models.checkpoint_files import WEIGHTS, read_model_json, write_folder
 from residual_audio.models.clap import AudioTextModel
+from residual_audio.models.encoder import Encoder
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import HEADS
@@ -30,7 +31,7 @@ from residual_audio.models.weights import (
 FORMAT = "residual-audio"
 SCHEMA_VERSION = 1
 
-ENCODERS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {
+ENCODERS: dict[str, Callable[[dict[str, Any]], Encoder]] = {
     "htsat": lambda config: HTSAT(HTSATConfig.from_dict(config)),
     "vit": lambda config: ViT(ViTConfig.from_dict(config)),
 }
@@ -86,8 +87,7 @@ def load(folder: Path, name: str | None = None) -> AudioTextModel:
 
 def save(model: AudioTextModel, out: Path, extra: dict[str, Any] | None = None) -> None:
     """Write a model of any family in our layout."""
-    encoder: Any = model.encoder
-    text = model.text
+    encoder, text = model.encoder, model.text
     config = {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,

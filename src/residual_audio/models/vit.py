@@ -16,7 +16,16 @@ from torch.nn import functional as F
 
 from residual_audio.errors import InputError
 from residual_audio.models.block import Block, normalise, scaled_attention
-from residual_audio.models.encoder import Edit, Encoded, Features, State, Tap, check_edit, entrance
+from residual_audio.models.encoder import (
+    Edit,
+    Encoded,
+    Encoder,
+    Features,
+    State,
+    Tap,
+    check_edit,
+    entrance,
+)
 from residual_audio.models.linear import linear
 from residual_audio.models.vit_tokens import Pool, PooledTokens, TokenLayout
 from residual_audio.types import Site
@@ -143,10 +152,11 @@ def block_diagonal(maps: list[Tensor]) -> Tensor:
     return whole
 
 
-class ViT(nn.Module):
+class ViT(Encoder):
     """Log-mel [clip, frame, mel] → latent [clip, latent]."""
 
     kind = "vit"
+    config: ViTConfig
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
@@ -177,9 +187,8 @@ class ViT(nn.Module):
         """True where a long clip is read whole, in chunks."""
         return self.config.chunks
 
-    def output_projection(self, site: Site) -> tuple[Tensor, Tensor]:
-        block = cast(ViTBlock, self.blocks[site.block])
-        return block.output_projection(site.kind)
+    def block(self, site: Site) -> ViTBlock:
+        return cast(ViTBlock, self.blocks[site.block])
 
     def time_frequency(self, stage: int, n_tokens: int) -> Tensor:
         """[token, 2] time and frequency step of each token; −1 for a special token."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +14,10 @@ from residual_audio.data.base import Dataset
 from residual_audio.errors import InputError, ModelError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import Encoded, Encoder, Features
+from residual_audio.passes.loop import Hearing, hear
+from residual_audio.passes.rows import Rows, Which
+from residual_audio.passes.sources import cut_clips
+from residual_audio.progress import SILENT, Progress
 
 Batches = Iterable[tuple[Tensor, Features]]
 """Clip numbers [clip] and their features."""
@@ -33,26 +37,28 @@ class Passes:
     """Features of all clips, in the order of the store they belong to."""
 
     model: AudioTextModel
-    features: Tensor | tuple[Tensor, Tensor]
+    features: Rows
 
     def __len__(self) -> int:
-        return len(self.features[0] if isinstance(self.features, tuple) else self.features)
+        return len(self.features)
 
-    def take(self, rows: Any) -> Features:
-        """Features of these clips."""
-        if isinstance(self.features, tuple):
-            return self.features[0][rows], self.features[1][rows]
-        return self.features[rows]
+    def take(self, which: Which) -> Features:
+        """Features of these clips, which must be of one length."""
+        return self.features.take(which)
 
     def batches(
         self, rows: Sequence[int] | None = None, size: int = 16, seed: int | None = None
     ) -> Iterator[tuple[Tensor, Features]]:
-        """Clip numbers and features; with a seed, in shuffled order."""
-        index = torch.arange(len(self)) if rows is None else torch.as_tensor(np.asarray(rows))
+        """Clip numbers and features; with a seed, in shuffled order.
+
+        Clips of different lengths inside a batch come one length at a time.
+        """
+        index = torch.arange(len(self)) if rows is None else torch.as_tensor(rows)
         if seed is not None:
             index = index[torch.randperm(len(index), generator=torch.Generator().manual_seed(seed))]
         for part in index.split(size):
-            yield part, self.take(part)
+            for places, features in self.features.pick(part):
+                yield part[places], features
 
 
 @torch.no_grad()
@@ -60,12 +66,12 @@ def load_passes(
     model: AudioTextModel,
     dataset: Dataset,
     ids: Sequence[str],
+    hearing: Hearing,
     *,
     sha256: str | None = None,
-    progress: Callable[[int], None] | None = None,
-    batch_size: int = 16,
+    progress: Progress = SILENT,
 ) -> Passes:
-    """Features of these clips of a data set, as extraction made them (first window of each)."""
+    """Features of these clips of a data set; `hearing` says what extraction heard of long ones."""
     if sha256 is not None and model.sha256 != sha256:
         raise ModelError(
             f"'{model.name}' is not the model that the store was made with "
@@ -78,17 +84,14 @@ def load_passes(
             f"'{missing[0]}' is in the store but not in data set '{dataset.name}': give the data "
             "set that the store was made from"
         )
-    parts: list[Any] = []
-    for start in range(0, len(ids), batch_size):
-        waves = [
-            model.windows(dataset.read(by_id[i], model.sample_rate_hz))[0]
-            for i in ids[start : start + batch_size]
-        ]
-        parts.append(model.front_end(torch.from_numpy(np.stack(waves)).to(model.device)))
-        if progress is not None:
-            progress(len(waves))
-    if not parts:
-        raise InputError("there is no clip to run")
-    if isinstance(parts[0], tuple):
-        return Passes(model, (torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])))
-    return Passes(model, torch.cat(parts))
+    progress.step("features", len(ids))
+    clips = [by_id[i] for i in ids]
+    cut = cut_clips(model, dataset, hearing.long)
+
+    def parts() -> Iterator[tuple[list[int], Features]]:
+        with closing(hear(clips, cut, hearing, device=model.device)) as batches:
+            for waves, places in batches:
+                yield places, model.features(waves)
+                progress.advance(len(places))
+
+    return Passes(model, Rows.collect(parts(), len(ids)))

@@ -162,6 +162,7 @@ class _Run:
     def ablate(self, store: Store) -> tuple[list[Path], str]:
         from residual_audio.ablation.study import ablate, study_of
         from residual_audio.passes.kept import load_passes
+        from residual_audio.passes.loop import Hearing
         from residual_audio.report.write import write_tables
 
         quick = self.job.quick
@@ -172,8 +173,9 @@ class _Run:
             rows = np.linspace(0, len(store) - 1, n).round().astype(int)
             study = study_of(store, rows)
             ids = [str(store.clips["id"][i]) for i in rows]
-            sha = store.manifest["model"]["sha256"]
-            study.passes = load_passes(self.model, self.dataset, ids, sha256=sha)
+            heard = Hearing(store.run_info.long, batch_size=16)
+            sha = store.model_info.sha256
+            study.passes = load_passes(self.model, self.dataset, ids, heard, sha256=sha)
             tables += ablate(study, levels=("attention",), methods=("exact",), curves=False)
         return write_tables(self.out, tables), f"{len(tables)} tables, blocks exactly on {n} clips"
 

@@ -13,6 +13,7 @@ import numpy as np
 from residual_audio.errors import InputError, StoreError
 from residual_audio.metrics.moments import Moments, merge_all
 from residual_audio.store import clips as clip_index
+from residual_audio.store.about import DatasetInfo, ModelInfo, Partial, RunInfo
 from residual_audio.store.clips import ClipTable, read_clips
 from residual_audio.store.manifest import NAME, read_manifest
 from residual_audio.store.packing import unpack
@@ -90,6 +91,26 @@ class Store:
     def kinds(self) -> tuple[str, ...]:
         """What was captured."""
         return tuple(self.manifest["asked"]["capture"]["kinds"])
+
+    # --- what made it
+
+    @property
+    def model_info(self) -> ModelInfo:
+        return ModelInfo(**self.manifest["model"])
+
+    @property
+    def dataset_info(self) -> DatasetInfo:
+        return DatasetInfo(**self.manifest["asked"]["dataset"])
+
+    @property
+    def run_info(self) -> RunInfo:
+        return RunInfo(**self.manifest["asked"]["run"])
+
+    @property
+    def partial(self) -> Partial | None:
+        """Set where only some clips of the data set were asked for."""
+        found = self.manifest["partial"]
+        return None if found is None else Partial(**found)
 
     # --- arrays
 

@@ -18,6 +18,7 @@ from residual_audio.audio.windows import fit_windows
 from residual_audio.data.base import Dataset
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError, ResidualAudioError
+from residual_audio.passes.loop import Hearing, Windows, hear
 from residual_audio.training.files import read_tensors, write_tensors
 from residual_audio.training.recipe import AudioRecipe, DataRecipe, Distillation
 from residual_audio.training.texts import texts_by_clip
@@ -132,10 +133,13 @@ def _features(
     out = torch.empty(
         len(clips), spec.count_frames(spec.n_samples), spec.n_mels, dtype=torch.float16
     )
-    for i, clip in enumerate(clips):
+
+    def cut(clip: Clip) -> Windows:
         wave = dataset.read(clip, spec.sample_rate_hz)
-        window = fit_windows(wave, spec.n_samples, spec.short, "first")[:1]
-        out[i] = front_end(torch.from_numpy(np.ascontiguousarray(window)))[0].half()
+        return fit_windows(wave, spec.n_samples, spec.short, "first")
+
+    for waves, places in hear(clips, cut, Hearing(batch_size=1)):
+        out[places] = front_end(waves).half()
     if not bool(torch.isfinite(out).all()):
         raise ResidualAudioError(f"{part.dataset}: a log-mel is not finite")
     write_tensors(path, {"features": out})

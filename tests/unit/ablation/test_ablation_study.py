@@ -28,6 +28,7 @@ from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import MLP
 from residual_audio.passes.kept import load_passes
+from residual_audio.passes.loop import Hearing
 from residual_audio.report.figures import draw_all
 from residual_audio.report.write import write_tables
 from residual_audio.store import Store
@@ -89,7 +90,7 @@ def store(model, dataset, tmp_path_factory) -> Store:
 
 @pytest.fixture(scope="module")
 def passes(model, dataset, store):
-    return load_passes(model, dataset, list(store.clips["id"]), sha256="c" * 64)
+    return load_passes(model, dataset, list(store.clips["id"]), Hearing(), sha256="c" * 64)
 
 
 def test_joint_head_and_answers_come_from_the_store(model, store):
@@ -106,9 +107,9 @@ def test_joint_head_and_answers_come_from_the_store(model, store):
 
 def test_another_model_or_data_set_is_refused(model, dataset, store):
     with pytest.raises(ModelError, match="not the model"):
-        load_passes(model, dataset, [], sha256="d" * 64)
+        load_passes(model, dataset, [], Hearing(), sha256="d" * 64)
     with pytest.raises(InputError, match="'nobody'"):
-        load_passes(model, dataset, ["nobody"])
+        load_passes(model, dataset, ["nobody"], Hearing())
 
 
 def test_tables_of_all_methods_and_their_figures(store, passes, tmp_path):

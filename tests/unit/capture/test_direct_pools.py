@@ -122,12 +122,7 @@ def test_size_at_tiny() -> None:
     assert sum(slots[s] * width[s] * config.depths[s] for s in range(4)) == 29_184
 
 
-def test_encoder_without_direct_path_is_refused() -> None:
-    class Bare:
-        sites = ()
-
-    with pytest.raises(ModelError, match="Bare does not describe a direct path"):
-        Recorder(Bare(), SamplePlan(1, CaptureSettings.of("direct")))  # type: ignore[arg-type]
+def test_an_encoder_whose_latent_is_no_mean_has_no_direct_path() -> None:
     config = HTSATConfig(**{**SMALL.__dict__, "value_path": True})
     with pytest.raises(ModelError, match="mean of the final tokens"):
         HTSAT(config).direct_path()

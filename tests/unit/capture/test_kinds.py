@@ -9,7 +9,7 @@ import torch
 from residual_audio.capture.recorder import Recorder, fit_maps, probe_maps
 from residual_audio.capture.settings import KINDS, CaptureSettings, SamplePlan
 from residual_audio.capture.tokens import grid_order, variance_split
-from residual_audio.errors import InputError, ModelError
+from residual_audio.errors import InputError
 from residual_audio.metrics.moments import Moments, merge_all
 from residual_audio.metrics.spectra import isometry
 from residual_audio.models.htsat import HTSAT, HTSATConfig
@@ -283,15 +283,3 @@ def test_kinds_by_name() -> None:
     with pytest.raises(InputError, match="n_maps"):
         CaptureSettings.of("attention", n_maps=0)
     assert CaptureSettings.of("heads", n_maps=5).to_dict() == CaptureSettings.of("heads").to_dict()
-
-
-def test_encoder_without_grids_is_refused(encoder, features) -> None:
-    class Bare:
-        sites = encoder.sites
-
-        def encode(self, features, **options):
-            return encoder.encode(features, **options)
-
-    for kind in ("attention", "tokens"):
-        with pytest.raises(ModelError, match=f"leave '{kind}' out"):
-            Recorder(Bare(), SamplePlan(5, CaptureSettings.of(kind))).run(features)  # type: ignore[arg-type]

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import torch
 from evaluation_fakes import D, FakeModel, dataset, labelled
+from torch import Tensor
 
 from residual_audio.embeddings import cached as embeddings
 from residual_audio.errors import AudioError, InputError
@@ -113,9 +115,20 @@ def test_unreadable_clips_are_named_and_remembered() -> None:
 
 
 def test_embeddings_that_are_not_finite_are_refused() -> None:
-    vectors = {"a": np.ones(D), "b": np.full(D, np.nan)}
+    class Damaged(FakeModel):
+        def embed_windows(self, waves: Tensor) -> Tensor:
+            return torch.where(waves[:, :D] > 1, torch.nan, waves[:, :D])
+
+    vectors = {"a": np.ones(D), "b": np.full(D, 2.0)}
     with pytest.raises(InputError, match="'b' has an embedding that is not finite"):
-        embeddings.embed_clips(FakeModel(), dataset(vectors, [Clip(id="a"), Clip(id="b")]))
+        embeddings.embed_clips(Damaged(), dataset(vectors, [Clip(id="a"), Clip(id="b")]))
+
+
+def test_a_clip_that_is_not_finite_is_skipped_like_any_bad_one() -> None:
+    vectors = {"a": np.ones(D), "b": np.full(D, np.nan)}
+    data = dataset(vectors, [Clip(id="a"), Clip(id="b")])
+    found = embeddings.embed_clips(FakeModel(), data)
+    assert (found.ids, dict(found.skipped)) == (("a",), {"b": "holds NaN or infinite samples"})
 
 
 def test_other_errors_are_not_swallowed() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from heard import embed_audio
 from safetensors.torch import load_file, save_file
 from small_clap import save_small_clap, small_clap
 from transformers import ClapFeatureExtractor, ClapModel
@@ -47,7 +48,7 @@ def test_equals_transformers_from_the_waveform(folder: Path, model: AudioTextMod
     with torch.inference_mode():
         found = theirs.get_audio_features(input_features=features)
     expected = getattr(found, "pooler_output", found)
-    np.testing.assert_allclose(model.embed_audio(waves), expected.numpy(), atol=1e-5)
+    np.testing.assert_allclose(embed_audio(model, waves), expected.numpy(), atol=1e-5)
 
 
 def test_the_same_file_gives_the_same_embedding(tmp_path: Path, model: AudioTextModel) -> None:
@@ -55,27 +56,27 @@ def test_the_same_file_gives_the_same_embedding(tmp_path: Path, model: AudioText
     for i, seconds in enumerate((30.0, 10.0, 2.0, 7.7, 0.3)):
         files.append(tmp_path / f"{i}.wav")
         soundfile.write(files[-1], noise(seconds, seed=i), 48_000)
-    reference = model.embed_audio(files, batch_size=2)
-    assert np.array_equal(reference, model.embed_audio(files, batch_size=2))
+    reference = embed_audio(model, files, batch_size=2)
+    assert np.array_equal(reference, embed_audio(model, files, batch_size=2))
     np.testing.assert_allclose(np.linalg.norm(reference, axis=1), 1, atol=1e-6)
-    np.testing.assert_allclose(model.embed_audio(files, batch_size=5), reference, atol=1e-6)
-    np.testing.assert_allclose(model.embed_audio(files[::-1])[::-1], reference, atol=1e-6)
+    np.testing.assert_allclose(embed_audio(model, files, batch_size=5), reference, atol=1e-6)
+    np.testing.assert_allclose(embed_audio(model, files[::-1])[::-1], reference, atol=1e-6)
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        np.testing.assert_allclose(model.embed_audio(files, n_threads=1), reference, atol=1e-6)
+        np.testing.assert_allclose(embed_audio(model, files, n_threads=1), reference, atol=1e-6)
     finally:
         torch.set_num_threads(threads)
 
 
 def test_long_clips_follow_a_named_policy(model: AudioTextModel) -> None:
     wave = noise(25)
-    first = model.embed_audio([wave], long="first")
-    np.testing.assert_allclose(first, model.embed_audio([wave[:480_000]]), atol=1e-6)
-    center = model.embed_audio([wave], long="center")
-    np.testing.assert_allclose(center, model.embed_audio([wave[360_000:840_000]]), atol=1e-6)
-    tiles = model.embed_audio([wave[:480_000], wave[480_000:960_000], wave[-480_000:]]).mean(0)
-    tile = model.embed_audio([wave], long="tile")[0]
+    first = embed_audio(model, [wave], long="first")
+    np.testing.assert_allclose(first, embed_audio(model, [wave[:480_000]]), atol=1e-6)
+    center = embed_audio(model, [wave], long="center")
+    np.testing.assert_allclose(center, embed_audio(model, [wave[360_000:840_000]]), atol=1e-6)
+    tiles = embed_audio(model, [wave[:480_000], wave[480_000:960_000], wave[-480_000:]]).mean(0)
+    tile = embed_audio(model, [wave], long="tile")[0]
     np.testing.assert_allclose(tile, tiles / np.linalg.norm(tiles), atol=1e-5)
 
 
@@ -87,9 +88,9 @@ def test_fusion_model_equals_transformers_and_ignores_its_batch(tmp_path: Path) 
     ).save_pretrained(tmp_path)
     ours = load_model(f"hf:{tmp_path}", device="cpu")
     short, long = noise(4), noise(23, seed=1)
-    together = ours.embed_audio([short, long])
-    np.testing.assert_allclose(together[:1], ours.embed_audio([short]), atol=1e-5)
-    np.testing.assert_allclose(together[1:], ours.embed_audio([long]), atol=1e-5)
+    together = embed_audio(ours, [short, long])
+    np.testing.assert_allclose(together[:1], embed_audio(ours, [short]), atol=1e-5)
+    np.testing.assert_allclose(together[1:], embed_audio(ours, [long]), atol=1e-5)
     mels, longer = ours.front_end(torch.from_numpy(ours.windows(long)))
     assert longer.tolist() == [True]
     with torch.inference_mode():
@@ -111,7 +112,7 @@ def test_written_models_give_the_same_embeddings(
     else:
         again = load_model(str(out) if layout == "native" else f"hf:{out}", device="cpu")
     wave = noise(5)
-    np.testing.assert_allclose(again.embed_audio([wave]), model.embed_audio([wave]), atol=1e-6)
+    np.testing.assert_allclose(embed_audio(again, [wave]), embed_audio(model, [wave]), atol=1e-6)
     ids, mask = torch.tensor([[0, 5, 9, 2]]), torch.ones(1, 4, dtype=torch.long)
     assert model.text is not None
     assert again.text is not None
@@ -133,7 +134,7 @@ def test_hf_folder_opens_in_transformers(tmp_path: Path, model: AudioTextModel) 
     with torch.inference_mode():
         found = theirs.eval().get_audio_features(input_features=features[:, None])
     expected = getattr(found, "pooler_output", found)
-    np.testing.assert_allclose(model.embed_audio([noise(4)]), expected.numpy(), atol=1e-5)
+    np.testing.assert_allclose(embed_audio(model, [noise(4)]), expected.numpy(), atol=1e-5)
 
 
 class Evil:
@@ -276,7 +277,7 @@ def test_embed_files_skips_bad_ones_and_keeps_the_rest(
     assert list(skipped) == [str(bad)]
     assert load_file(tmp_path / "out.safetensors")["embeddings"].shape == (2, 24)
     with pytest.raises(AudioError, match=r"bad\.wav"):
-        model.embed_audio([bad])
+        embed_audio(model, [bad])
     with pytest.raises(InputError, match="none of the 1 files"):
         embed_files(model, [bad], tmp_path / "none.safetensors")
     assert not (tmp_path / "none.safetensors").exists()
@@ -284,5 +285,5 @@ def test_embed_files_skips_bad_ones_and_keeps_the_rest(
 
 def test_single_items_are_refused(model: AudioTextModel) -> None:
     with pytest.raises(InputError, match="list"):
-        model.embed_audio("dog.wav")  # type: ignore[arg-type]
-    assert model.embed_audio([]).shape == (0, 24)
+        embed_audio(model, "dog.wav")  # type: ignore[arg-type]
+    assert embed_audio(model, []).shape == (0, 24)

@@ -1,0 +1,107 @@
+"""The one loop: items → windows → batches, in order, read ahead; what cannot be heard says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from residual_audio.audio.prefetch import prefetch
+from residual_audio.audio.windows import LongPolicy
+from residual_audio.errors import AudioError, InputError, ResidualAudioError
+
+Item = TypeVar("Item")
+Windows = npt.NDArray[np.float32]
+"""[window, sample]"""
+Cut = Callable[[Item], Windows]
+"""Reads an item (a clip, a file, a waveform) and cuts its windows."""
+Skip = Callable[[int, Exception], None]
+"""Told the place of an item that cannot be heard, and why."""
+
+
+@dataclass(frozen=True)
+class Hearing:
+    """How clips are heard."""
+
+    long: LongPolicy = "first"
+    """What is heard of a clip that is longer than the model's window."""
+    batch_size: int = 8
+    """Windows that run together."""
+    n_threads: int = 2
+    """Threads that read ahead."""
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise InputError(f"a batch size of {self.batch_size} makes no sense: give 1 or more")
+
+
+class Heard(NamedTuple):
+    """Windows of one length that run together, and the place of the item that each is from."""
+
+    waves: Tensor
+    """[window, sample]"""
+    places: list[int]
+
+
+def hear(
+    items: Iterable[Item],
+    cut: Cut[Item],
+    hearing: Hearing | None = None,
+    *,
+    device: torch.device | str = "cpu",
+    skip: Skip | None = None,
+) -> Generator[Heard, None, None]:
+    """Batches of the windows of all items, in order.
+
+    Items are taken by place, `batch_size` at a time, so that what runs together does not depend on
+    what could be read before it. A batch ends early where the length changes (models that read
+    clips of any length) and is never longer than `batch_size` windows. An item that cannot be read
+    is told to `skip`; without one its error is raised.
+    """
+    hearing = hearing or Hearing()
+    size = hearing.batch_size
+    waiting: list[npt.NDArray[np.float32]] = []
+    places: list[int] = []
+
+    def batch() -> Heard:
+        nonlocal waiting, places
+        heard = Heard(torch.from_numpy(np.stack(waiting)).to(device), places)
+        waiting, places = [], []
+        return heard
+
+    # One batch ready besides those being read, so that a stall costs no time. Closed at once, also
+    # when an item raises: its threads must not wait for the collector.
+    depth = (1 + hearing.n_threads) * size
+    with closing(prefetch(items, _finite(cut), hearing.n_threads, depth)) as stream:
+        for place, (_, windows, error) in enumerate(stream):
+            if waiting and place % size == 0:
+                yield batch()
+            if windows is None:
+                assert error is not None
+                if skip is None or not isinstance(error, ResidualAudioError | OSError):
+                    raise error
+                skip(place, error)
+                continue
+            for window in windows:
+                if waiting and (len(waiting) == size or len(waiting[0]) != len(window)):
+                    yield batch()
+                waiting.append(window)
+                places.append(place)
+    if waiting:
+        yield batch()
+
+
+def _finite(cut: Cut[Item]) -> Cut[Item]:
+    def windows_of(item: Item) -> Windows:
+        windows = cut(item)
+        if not np.isfinite(windows).all():
+            raise AudioError("holds NaN or infinite samples")
+        return windows
+
+    return windows_of

@@ -1,0 +1,46 @@
+"""What a store is of: the model, the data set and the run that made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from residual_audio.audio.windows import LongPolicy
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """The model that was run."""
+
+    name: str
+    family: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """The clips it was run on."""
+
+    name: str
+    fingerprint: str
+    n_clips: int
+    template: str
+    """Prompt of a class, with {} for its name."""
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """How it was run."""
+
+    batch_size: int
+    shard_size: int
+    long: LongPolicy
+    """What was heard of clips longer than the model's window."""
+    device: str
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A run over some clips of a data set."""
+
+    n_clips: int
+    of: int
