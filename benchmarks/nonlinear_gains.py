@@ -39,7 +39,8 @@ from residual_audio.adaptation.methods import (
     zero_shot,
 )
 from residual_audio.adaptation.problem import Problem, Split, folds_of, problem_of
-from residual_audio.adaptation.study import MAIN, rows_of
+from residual_audio.adaptation.study import MAIN
+from residual_audio.judge.of_store import rows_of
 from residual_audio.metrics.dimension import two_nn
 from residual_audio.metrics.neighbours import neighbour_distances
 from residual_audio.metrics.spectra import participation_ratio

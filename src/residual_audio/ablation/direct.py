@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from residual_audio.ablation.effects import Effects, collect
-from residual_audio.ablation.exact import Mode
+from residual_audio.ablation.effects import About, Effects, Measured
+from residual_audio.ablation.removal import Mode
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import MEASURES, Judge
-from residual_audio.types import FloatArray, Unit
+from residual_audio.types import FloatArray, UnitLike, parse_units
 
 FromLatent = Callable[[Tensor], Tensor]
 """The joint head: [clip, latent] → [clip, joint]."""
@@ -29,7 +29,7 @@ def direct_ablation(
     contributions: Contributions,
     from_latent: FromLatent,
     judge: Judge,
-    units: Sequence[Unit],
+    units: Sequence[UnitLike],
     *,
     mode: Mode = "zero",
     seed: int = 0,
@@ -39,26 +39,19 @@ def direct_ablation(
     n = contributions.n_clips
     if len(judge) != n:
         raise InputError(f"answers for {len(judge)} clips, contributions of {n}")
+    wanted = parse_units(units, contributions.sites)
     clips = torch.arange(n)
     latent = torch.from_numpy(contributions.latent)
     base = from_latent(latent)
-    before = {m: v.numpy() for m, v in judge.measure(base, clips, base).items()}
-    after = {m: np.empty((len(units), n)) for m in MEASURES}
+    measured = Measured.empty(MEASURES, len(wanted), n)
+    measured.put_before(clips, judge.measure(base, clips, base))
     donors = derangement(n, seed) if mode == "resample" else None
-    for i, unit in enumerate(units):
-        joint = from_latent(
-            latent - torch.from_numpy(change_of(contributions.of(unit), mode, donors))
-        )
-        for name, value in judge.measure(joint, clips, base).items():
-            after[name][i] = value.numpy()
-    return collect(
-        [unit.name for unit in units],
-        before,
-        after,
-        method="direct",
-        mode=mode,
-        seconds=time.perf_counter() - start,
-    )
+    for i, unit in enumerate(wanted):
+        gone = torch.from_numpy(change_of(contributions.of(unit), mode, donors))
+        found = judge.measure(from_latent(latent - gone), clips, base)
+        measured.put_after([i], clips, found)
+    about = About("direct", mode, time.perf_counter() - start)
+    return measured.effects([unit.name for unit in wanted], about)
 
 
 def change_of(

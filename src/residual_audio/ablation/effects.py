@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import MEASURES
@@ -15,18 +15,28 @@ from residual_audio.types import FloatArray
 
 
 @dataclass(frozen=True)
+class About:
+    """How effects were found."""
+
+    method: str
+    mode: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Effects:
-    """Measures of `ablation.judge`, clip by clip."""
+    """Measures of `judge.answers`, clip by clip."""
 
     units: tuple[str, ...]
     before: Mapping[str, FloatArray]
     """measure → [clip]"""
     after: Mapping[str, FloatArray]
     """measure → [unit, clip]"""
-    method: str
-    mode: str
-    seconds: float = 0.0
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    about: About
+
+    @property
+    def method(self) -> str:
+        return self.about.method
 
     def delta(self, measure: str) -> FloatArray:
         """after − before, [unit, clip]; `correct` and `margin` fall where the unit helps."""
@@ -42,47 +52,85 @@ class Effects:
         return sign * self.delta(measure).mean(1)
 
 
-def collect(
-    units: Sequence[str],
-    before: Mapping[str, FloatArray],
-    after: Mapping[str, FloatArray],
-    **about: Any,
-) -> Effects:
-    """Effects of measured arrays; a value that is not finite is an error, not a result."""
-    for name, values in after.items():
-        if not np.isfinite(values).all():
-            unit, clip = np.argwhere(~np.isfinite(values))[0]
-            raise InputError(
-                f"'{name}' of clip {clip} without {units[unit]} is not finite: "
-                "the model overflows there"
-            )
-    return Effects(tuple(units), dict(before), dict(after), **about)
+@dataclass(frozen=True)
+class Measured:
+    """Measures as they come in; a clip that was never met stays NaN."""
+
+    before: dict[str, FloatArray]
+    after: dict[str, FloatArray]
+
+    @classmethod
+    def empty(cls, measures: Sequence[str], n_units: int, n_clips: int) -> Measured:
+        return cls(
+            {m: np.full(n_clips, np.nan) for m in measures},
+            {m: np.full((n_units, n_clips), np.nan) for m in measures},
+        )
+
+    def put_before(self, clips: Tensor, values: Mapping[str, Tensor]) -> None:
+        """measure → [clip] of the model as it is."""
+        for name in self.before:
+            self.before[name][clips.numpy()] = values[name].detach().cpu().numpy()
+
+    def put_after(self, units: Sequence[int], clips: Tensor, values: Mapping[str, Tensor]) -> None:
+        """measure → [unit, clip] without these units."""
+        for name in self.after:
+            found = values[name].detach().cpu().numpy()
+            self.after[name][np.ix_(np.asarray(units), clips.numpy())] = found
+
+    def effects(self, units: Sequence[str], about: About) -> Effects:
+        """Of the clips that were met; a value that is not finite is an error, not a result."""
+        seen = ~np.isnan(next(iter(self.before.values())))
+        if not seen.any():
+            raise InputError("there is no clip to measure an ablation on")
+        after = {name: values[:, seen] for name, values in self.after.items()}
+        for name, values in after.items():
+            if not np.isfinite(values).all():
+                unit, clip = np.argwhere(~np.isfinite(values))[0]
+                raise InputError(
+                    f"'{name}' of clip {clip} without {units[unit]} is not finite: "
+                    "the model overflows there"
+                )
+        before = {name: values[seen] for name, values in self.before.items()}
+        return Effects(tuple(units), before, after, about)
+
+
+@dataclass(frozen=True)
+class Change:
+    """The mean change of each measure without one unit, each with its paired 95% interval."""
+
+    unit: str
+    changes: Mapping[str, tuple[float, float, float]]
+    """measure → mean, low, high"""
+
+    def row(self) -> dict[str, str | float]:
+        """Columns of a table: `d_margin`, `d_margin_low`, `d_margin_high` …"""
+        found: dict[str, str | float] = {"unit": self.unit}
+        for measure, (mean, low, high) in self.changes.items():
+            found |= {f"d_{measure}": mean, f"d_{measure}_low": low, f"d_{measure}_high": high}
+        return found
 
 
 def summary(
     effects: Effects,
     *,
-    groups: Sequence[Any] | None = None,
+    groups: Sequence[str] | None = None,
     seed: int = 0,
     n_resamples: int = 1000,
-) -> list[dict[str, Any]]:
-    """One row a unit: each measure's mean change with its paired 95% interval.
+) -> list[Change]:
+    """The change that each unit makes.
 
     The same clips are drawn before and after, and for every unit, so intervals are of the
     difference: an accuracy change of two clips in a hundred shows an interval that holds 0.
     """
-    rows: list[dict[str, Any]] = [{"unit": unit} for unit in effects.units]
+    found: list[dict[str, tuple[float, float, float]]] = [{} for _ in effects.units]
     for measure in (m for m in MEASURES if m in effects.after):
         delta = effects.delta(measure)
         low, high = bootstrap_mean(
             delta.T, rng=np.random.default_rng(seed), n_resamples=n_resamples, groups=groups
         )
-        mean = delta.mean(1)
-        for i, row in enumerate(rows):
-            row[f"d_{measure}"] = float(mean[i])
-            row[f"d_{measure}_low"] = float(low[i])
-            row[f"d_{measure}_high"] = float(high[i])
-    return rows
+        for i, mean in enumerate(delta.mean(1)):
+            found[i][measure] = (float(mean), float(low[i]), float(high[i]))
+    return [Change(unit, one) for unit, one in zip(effects.units, found, strict=True)]
 
 
 def by_class(

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from residual_audio.ablation.effects import Effects, collect
-from residual_audio.ablation.exact import Means
+from residual_audio.ablation.effects import About, Effects, Measured
+from residual_audio.ablation.removal import ZERO, Replacement
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
 from residual_audio.models.encoder import Edit
 from residual_audio.passes.kept import Audio, Batches
-from residual_audio.types import Site, Unit, attention_site
+from residual_audio.progress import SILENT, Progress
+from residual_audio.types import Site, Unit, UnitLike, attention_site, parse_units
 
 DIFFERENTIABLE = ("margin", "loss")
 
@@ -29,13 +28,11 @@ DIFFERENTIABLE = ("margin", "loss")
 class Masks:
     """One m a clip and head (or site), at 1, through which gradients reach the units."""
 
-    def __init__(
-        self, sites: Sequence[Site], units: Sequence[Unit], mode: str, means: Means | None
-    ) -> None:
+    def __init__(self, sites: Sequence[Site], units: Sequence[Unit], instead: Replacement) -> None:
         self._sites = sites
         self._raw = {attention_site(head, sites) for unit in units for head in unit.heads}
         self._out = {site for unit in units for site in unit.sites}
-        self._means = means if mode == "mean" else None
+        self._instead = instead
         self.values: dict[tuple[Site, str], Tensor] = {}
 
     def edit(self, removed: Unit | None = None) -> Edit:
@@ -58,10 +55,8 @@ class Masks:
             mask.requires_grad_(True)
             self.values[site, point] = mask
             m = mask[:, None, :, None] if point == "raw" else mask[:, None, :]
-            if self._means is None:
-                return x * m
-            rest = (self._means.raw if point == "raw" else self._means.out)[site]
-            return x * m + (1 - m) * rest.to(x)
+            mean = self._instead.mean(site, point)
+            return x * m if mean is None else x * m + (1 - m) * mean.to(x)
 
         return change
 
@@ -75,62 +70,51 @@ def first_order_ablation(
     model: Audio,
     batches: Batches,
     judge: Judge,
-    units: Sequence[Unit],
+    units: Sequence[UnitLike],
+    instead: Replacement = ZERO,
     *,
-    mode: Literal["zero", "mean"] = "zero",
-    means: Means | None = None,
     measures: Sequence[str] = ("margin",),
     removed: Unit | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress = SILENT,
 ) -> Effects:
     """Estimated measures of every clip without each unit; only smooth measures can be estimated.
 
     Each further measure costs one more backward pass. With `removed`, those units are already out
     and the estimate is of removing one more.
     """
+    _check(measures, instead)
+    sites = model.encoder.sites
+    wanted = parse_units(units, sites)
+    masks = Masks(sites, wanted, instead)
+    places = [_places(unit, sites) for unit in wanted]
+    measured = Measured.empty(measures, len(wanted), len(judge))
+    start = time.perf_counter()
+    for clips, features in batches:
+        with torch.enable_grad():
+            joint = model.joint(model.encoder.encode(features, edit=masks.edit(removed)))
+            found = judge.measure(joint, clips, joint.detach())
+        after = {}
+        for i, measure in enumerate(measures):
+            # clips of a batch do not see each other: one sum gives each clip's own gradient
+            slopes = masks.gradients(found[measure].sum(), keep=i + 1 < len(measures))
+            rows = [torch.stack([slopes[key][:, c] for key, c in own]).sum(0) for own in places]
+            after[measure] = found[measure] - torch.stack(rows)  # unit clip
+        measured.put_before(clips, found)
+        measured.put_after(range(len(wanted)), clips, after)
+        progress.advance(len(clips))
+    about = About("first-order", instead.mode, time.perf_counter() - start)
+    return measured.effects([unit.name for unit in wanted], about)
+
+
+def _check(measures: Sequence[str], instead: Replacement) -> None:
     for measure in measures:
         if measure not in DIFFERENTIABLE:
             raise InputError(
                 f"'{measure}' has no useful derivative: first-order takes "
                 f"{' or '.join(DIFFERENTIABLE)}"
             )
-    if mode not in ("zero", "mean"):
-        raise InputError(f"first-order estimates 'zero' and 'mean' removal, not '{mode}'")
-    if mode == "mean" and means is None:
-        raise InputError("mode 'mean' needs the means of a reference set (reference_means)")
-    sites = model.encoder.sites
-    masks = Masks(sites, units, mode, means)
-    places = [_places(unit, sites) for unit in units]
-    n = len(judge)
-    before = {m: np.full(n, np.nan) for m in measures}
-    after = {m: np.full((len(units), n), np.nan) for m in measures}
-    start = time.perf_counter()
-    for clips, features in batches:
-        with torch.enable_grad():
-            joint = model.joint(model.encoder.encode(features, edit=masks.edit(removed)))
-            found = judge.measure(joint, clips, joint.detach())
-        index = clips.numpy()
-        for i, measure in enumerate(measures):
-            value = found[measure].detach().cpu().numpy()
-            # clips of a batch do not see each other: one sum gives each clip's own gradient
-            slopes = masks.gradients(found[measure].sum(), keep=i + 1 < len(measures))
-            before[measure][index] = value
-            for u, members in enumerate(places):
-                slope = sum(slopes[key][:, column] for key, column in members)
-                after[measure][u, index] = value - torch.as_tensor(slope).cpu().numpy()
-        if progress is not None:
-            progress(len(clips))
-    seen = ~np.isnan(before[measures[0]])
-    if not seen.any():
-        raise InputError("there is no clip to measure an ablation on")
-    return collect(
-        [unit.name for unit in units],
-        {m: v[seen] for m, v in before.items()},
-        {m: v[:, seen] for m, v in after.items()},
-        method="first-order",
-        mode=mode,
-        seconds=time.perf_counter() - start,
-    )
+    if instead.mode == "resample":
+        raise InputError("first-order estimates 'zero' and 'mean' removal, not 'resample'")
 
 
 def _places(unit: Unit, sites: Sequence[Site]) -> list[tuple[tuple[Site, str], int]]:

@@ -24,6 +24,7 @@ from residual_audio.adaptation.pruning import pruning_curves
 from residual_audio.adaptation.retention import retention_direct, retention_network
 from residual_audio.data.splits import Folds
 from residual_audio.errors import InputError
+from residual_audio.judge.of_store import rows_of
 from residual_audio.passes.kept import Passes
 from residual_audio.store import Store
 from residual_audio.table import Table, from_rows
@@ -43,26 +44,6 @@ class Adaptation:
     gains: dict[str, Gains] = field(default_factory=dict)
     """Fold → gains of the main method."""
     rows: list[Row] = field(default_factory=list)
-
-
-def rows_of(store: Store, folds: Sequence[str] | None = None, limit: int | None = None) -> Any:
-    """Numbers of the clips of these folds, at most `limit` spread over the order; None for all."""
-    number = store.clips["fold"]
-    keep = np.arange(len(store))
-    if folds:
-        known = sorted({str(f) for f in number if f is not None})
-        wrong = [f for f in folds if f not in known]
-        if wrong:
-            raise InputError(
-                f"no clip is in fold '{wrong[0]}'; folds: {', '.join(known) or 'none'}"
-            )
-        keep = np.array([i for i in keep if str(number[i]) in set(folds)])
-    if limit is not None and limit < len(keep):
-        labels = np.array([str(store.clips["label"][i]) for i in keep])
-        order = np.argsort(labels, kind="stable")
-        spread = np.linspace(0, len(keep) - 1, limit).round().astype(int)
-        keep = np.sort(keep[order[spread]])
-    return None if len(keep) == len(store) else keep
 
 
 def adapt(

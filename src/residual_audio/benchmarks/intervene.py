@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from residual_audio.ablation.exact import exact_ablation, remove
+from residual_audio.ablation.exact import exact_ablation
 from residual_audio.ablation.first_order import first_order_ablation
+from residual_audio.ablation.removal import remove
 from residual_audio.capture.operators import encoder_operators
 from residual_audio.capture.recorder import Recorder
 from residual_audio.capture.settings import CaptureSettings, SamplePlan
@@ -93,9 +94,9 @@ def _ablation(
         "n_heads": len(units),
         "naive_heads_timed": len(sample),
         "naive_seconds": naive_seconds,
-        "exact_seconds": exact.seconds,
+        "exact_seconds": exact.about.seconds,
         "first_order_seconds": first_seconds,
-        "exact_ratio": naive_seconds / exact.seconds,
+        "exact_ratio": naive_seconds / exact.about.seconds,
         "first_order_ratio": naive_seconds / first_seconds,
         "first_order_rank_correlation": same.value,
     }

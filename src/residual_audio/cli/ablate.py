@@ -16,6 +16,7 @@ from residual_audio.cli.intervention_inputs import (
     show_table,
 )
 from residual_audio.cli.output import print_json
+from residual_audio.progress import SILENT, Progress
 
 
 def run(
@@ -63,9 +64,10 @@ def run(
     Writes tables/ablation_*.csv below RUN. Only `direct` works from the store alone; the others
     run the encoder again and need --root for data sets that are files.
     """
-    from residual_audio.ablation.study import METHODS, ablate, study_of
-    from residual_audio.adaptation.study import rows_of
+    from residual_audio.ablation.ablation import AblationSettings, ablate
+    from residual_audio.ablation.interventions import METHODS, Way, interventions_on
     from residual_audio.errors import InputError
+    from residual_audio.judge.of_store import rows_of
     from residual_audio.store import open_store
 
     methods = method or ["direct"]
@@ -74,30 +76,33 @@ def run(
             raise InputError(f"'{name}' is no method: use {', '.join(METHODS)}")
     store = open_store(run)
     rows = rows_of(store, fold, limit)
-    study = study_of(store, rows, by)
+    passes = None
     if set(methods) != {"direct"}:
-        given = options.parse_data_options(data_option)
-        study.passes = load_passes_of(store, rows, model, root, given, device, quiet or json)
-    tables = ablate(
-        study,
+        data = options.parse_data_options(data_option)
+        passes = load_passes_of(store, rows, model, root, data, device, quiet or json)
+    given = interventions_on(store, rows, by, passes)
+    settings = AblationSettings(
         levels=unit or ["head", "attention", "mlp", "stage"],
         methods=methods,  # type: ignore[arg-type]
-        mode=mode,
+        way=Way(mode=mode, batch_size=batch_size, seed=seed),
         curves=curves,
         pairs=pairs,
-        seed=seed,
-        batch_size=batch_size,
-        progress=None if quiet or json else lambda what: typer.echo(f"… {what}", err=True),
     )
+    tables = ablate(given, settings, SILENT if quiet or json else _Steps())
     from residual_audio.report.write import write_tables
 
     written = write_tables(run, tables)
     if json:
-        print_json({"n_clips": len(study.rows), "files": [str(p.name) for p in written]})
+        print_json({"n_clips": len(given.rows), "files": [str(p.name) for p in written]})
         return
     if not quiet:
         _show(tables)
     typer.echo(f"{len(written)} files in {Path(run) / 'tables'}")
+
+
+class _Steps(Progress):
+    def step(self, name: str, total: int | None = None, unit: str = "clips") -> None:
+        typer.echo(f"… {name}", err=True)
 
 
 def _show(tables: list[Any]) -> None:

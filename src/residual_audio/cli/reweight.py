@@ -67,7 +67,8 @@ def compare(
     quiet: options.Quiet = False,
 ) -> None:
     """Every adaptation on the same grouped folds, in one table: RUN/tables/adapted.csv."""
-    from residual_audio.adaptation.study import adapt, rows_of
+    from residual_audio.adaptation.study import adapt
+    from residual_audio.judge.of_store import rows_of
     from residual_audio.results import write_result
     from residual_audio.reweight.gain_files import save_gains
     from residual_audio.store import open_store
@@ -160,7 +161,8 @@ def fit(
     from dataclasses import replace
 
     from residual_audio.adaptation.methods import DEFAULTS, RATES, Residual
-    from residual_audio.adaptation.study import fit_whole, rows_of
+    from residual_audio.adaptation.study import fit_whole
+    from residual_audio.judge.of_store import rows_of
     from residual_audio.reweight.gain_files import save_gains
     from residual_audio.reweight.gains import moved, n_gains
     from residual_audio.reweight.spectra import Components
@@ -228,7 +230,8 @@ def retention(
     Runs the encoder. Everything is chosen on the training part of a fold and scored on its test
     part: RUN/tables/retention_network.csv and pruning.csv.
     """
-    from residual_audio.adaptation.study import retain_and_prune, rows_of
+    from residual_audio.adaptation.study import retain_and_prune
+    from residual_audio.judge.of_store import rows_of
     from residual_audio.report.write import write_tables
     from residual_audio.store import open_store
 
@@ -267,8 +270,8 @@ def transfer(
 ) -> None:
     """What gains bring, or cost, on data they were not fitted on."""
     from residual_audio.adaptation.problem import problem_of
-    from residual_audio.adaptation.study import rows_of
     from residual_audio.adaptation.transfer import transfer as apply
+    from residual_audio.judge.of_store import rows_of
     from residual_audio.reweight.gain_files import load_gains
     from residual_audio.store import open_store
 

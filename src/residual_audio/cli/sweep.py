@@ -42,8 +42,8 @@ def run(
     continues them.
     """
     from residual_audio.adaptation.problem import folds_of, problem_of
-    from residual_audio.adaptation.study import rows_of
     from residual_audio.adaptation.sweep import sweep
+    from residual_audio.judge.of_store import rows_of
     from residual_audio.store import open_store
     from residual_audio.table import from_rows
 

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from residual_audio.direct.operators import DirectSource, constant_vectors, slot_maps, stages_of
+from residual_audio.direct.slot_maps import DirectSource, constant_vectors, slot_maps, stages_of
 from residual_audio.errors import InputError
 from residual_audio.store.tensors import Array
 from residual_audio.types import FloatArray, Head, Site, UnitLike, attention_site, parse_unit

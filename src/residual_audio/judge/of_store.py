@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -25,6 +27,28 @@ def clips_of(store: Store) -> tuple[Clip, ...]:
         )
         for i in range(len(table))
     )
+
+
+def rows_of(
+    store: Store, folds: Sequence[str] | None = None, limit: int | None = None
+) -> np.ndarray | None:
+    """Numbers of the clips of these folds, at most `limit` spread over the order; None for all."""
+    number = store.clips["fold"]
+    keep = np.arange(len(store))
+    if folds:
+        known = sorted({str(f) for f in number if f is not None})
+        wrong = [f for f in folds if f not in known]
+        if wrong:
+            raise InputError(
+                f"no clip is in fold '{wrong[0]}'; folds: {', '.join(known) or 'none'}"
+            )
+        keep = np.array([i for i in keep if str(number[i]) in set(folds)])
+    if limit is not None and limit < len(keep):
+        labels = np.array([str(store.clips["label"][i]) for i in keep])
+        order = np.argsort(labels, kind="stable")
+        spread = np.linspace(0, len(keep) - 1, limit).round().astype(int)
+        keep = np.sort(keep[order[spread]])
+    return None if len(keep) == len(store) else keep
 
 
 def class_judge(store: Store, texts: Tensor | None = None) -> Judge:

@@ -36,7 +36,7 @@ class Anova:
 
 
 @dataclass(frozen=True)
-class Pair:
+class Contrast:
     """Two groups compared."""
 
     a: str
@@ -58,8 +58,8 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Correlation:
-    """How two numbers go together over heads."""
+class Association:
+    """How two numbers go together over heads, by rank and along a line."""
 
     spearman: float
     spearman_p: float
@@ -115,7 +115,7 @@ def welch(a: Array, b: Array) -> tuple[float, float]:
     return float(t), float(2 * stats.t.sf(abs(t), df))
 
 
-def compare_pairs(groups: Groups) -> list[Pair]:
+def compare_pairs(groups: Groups) -> list[Contrast]:
     """Tukey–Kramer HSD and Bonferroni-corrected Welch tests over all pairs of groups."""
     names = [name for name, values in groups.items() if len(values) >= 2]
     values = [np.asarray(groups[name], dtype=np.float64) for name in names]
@@ -132,7 +132,7 @@ def compare_pairs(groups: Groups) -> list[Pair]:
         step = float(np.sqrt(square / 2 * (1 / len(a) + 1 / len(b))))
         t, p = welch(a, b)
         out.append(
-            Pair(
+            Contrast(
                 a=names[i],
                 b=names[j],
                 n_a=len(a),
@@ -171,7 +171,7 @@ def _range_critical(k: int, df: int, level: float = 0.95) -> float:
     return float(brentq(lambda q: studentized_range_sf(q, k, df) - (1 - level), 1e-3, 500.0))
 
 
-def correlate(x: Sequence[float] | Array, y: Sequence[float] | Array) -> Correlation:
+def correlate(x: Sequence[float] | Array, y: Sequence[float] | Array) -> Association:
     """Spearman and Pearson correlation over the entries that both have."""
     a, b = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if a.shape != b.shape:
@@ -179,8 +179,8 @@ def correlate(x: Sequence[float] | Array, y: Sequence[float] | Array) -> Correla
     known = np.isfinite(a) & np.isfinite(b)
     a, b = a[known], b[known]
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return Correlation(np.nan, np.nan, np.nan, np.nan, len(a))
+        return Association(np.nan, np.nan, np.nan, np.nan, len(a))
     rank, line = stats.spearmanr(a, b), stats.pearsonr(a, b)
-    return Correlation(
+    return Association(
         float(rank.statistic), float(rank.pvalue), float(line.statistic), float(line.pvalue), len(a)
     )

@@ -160,23 +160,24 @@ class _Run:
         return written, f"{n_heads} heads, {len(analysis.tables)} tables"
 
     def ablate(self, store: Store) -> tuple[list[Path], str]:
-        from residual_audio.ablation.study import ablate, study_of
+        from residual_audio.ablation.ablation import AblationSettings, ablate
+        from residual_audio.ablation.interventions import interventions_on
         from residual_audio.passes.kept import load_passes
         from residual_audio.passes.loop import Hearing
         from residual_audio.report.write import write_tables
 
         quick = self.job.quick
         levels = ("head", "attention") if quick else ("head", "attention", "mlp", "stage")
-        tables = ablate(study_of(store), levels=levels, curves=not quick)
+        tables = ablate(interventions_on(store), AblationSettings(levels, curves=not quick))
         n = min(self.job.n_exact, len(store))
         if n:
             rows = np.linspace(0, len(store) - 1, n).round().astype(int)
-            study = study_of(store, rows)
             ids = [str(store.clips["id"][i]) for i in rows]
             heard = Hearing(store.run_info.long, batch_size=16)
             sha = store.model_info.sha256
-            study.passes = load_passes(self.model, self.dataset, ids, heard, sha256=sha)
-            tables += ablate(study, levels=("attention",), methods=("exact",), curves=False)
+            passes = load_passes(self.model, self.dataset, ids, heard, sha256=sha)
+            exact = AblationSettings(("attention",), ("exact",), curves=False)
+            tables += ablate(interventions_on(store, rows, passes=passes), exact)
         return write_tables(self.out, tables), f"{len(tables)} tables, blocks exactly on {n} clips"
 
     def reweight(self, store: Store) -> tuple[list[Path], str]:

@@ -10,11 +10,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from residual_audio.ablation.study import ablate, find_units, head_metrics, study_of
+from residual_audio.ablation.ablation import AblationSettings, ablate, find_units
+from residual_audio.ablation.effect_tables import place_of
+from residual_audio.ablation.head_metrics import head_metrics
+from residual_audio.ablation.interventions import interventions_on
 from residual_audio.adaptation.methods import Residual
 from residual_audio.adaptation.network_methods import GAINS, NetworkResidual, Rooms, network_methods
 from residual_audio.adaptation.problem import problem_of
-from residual_audio.adaptation.study import adapt, fit_whole, retain_and_prune, rows_of
+from residual_audio.adaptation.study import adapt, fit_whole, retain_and_prune
 from residual_audio.adaptation.transfer import transfer
 from residual_audio.audio.specs import NANO
 from residual_audio.data.base import Dataset
@@ -22,7 +25,7 @@ from residual_audio.data.registry import load_dataset
 from residual_audio.direct.joint_module import joint_head
 from residual_audio.errors import InputError, ModelError
 from residual_audio.extraction.extraction import extract
-from residual_audio.judge.of_store import caption_judge, class_judge, clips_of
+from residual_audio.judge.of_store import caption_judge, class_judge, clips_of, rows_of
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT, HTSATConfig
@@ -32,6 +35,7 @@ from residual_audio.passes.loop import Hearing
 from residual_audio.report.figures import draw_all
 from residual_audio.report.write import write_tables
 from residual_audio.store import Store
+from residual_audio.types import parse_unit
 
 CLASSES = 4
 
@@ -113,14 +117,12 @@ def test_another_model_or_data_set_is_refused(model, dataset, store):
 
 
 def test_tables_of_all_methods_and_their_figures(store, passes, tmp_path):
-    study = study_of(store)
-    study.passes = passes
-    tables = ablate(
-        study,
+    settings = AblationSettings(
         levels=("head", "attention", "mlp", "stage", "mine=s2.b0.h1+s3.b0.mlp"),
         methods=("direct", "first-order", "exact"),
         pairs=3,
     )
+    tables = ablate(interventions_on(store, passes=passes), settings)
     by_name = {table.name: table for table in tables}
     heads = by_name["ablation_head_exact"]
     n_heads = sum(site.n_heads for site in store.sites)
@@ -144,10 +146,20 @@ def test_tables_of_all_methods_and_their_figures(store, passes, tmp_path):
 
 
 def test_metrics_cover_every_head_and_units_are_found_by_name(store):
-    study = study_of(store)
-    metrics = head_metrics(study)
+    metrics = head_metrics(interventions_on(store))
     assert all(len(values) == sum(s.n_heads for s in store.sites) for values in metrics.values())
     assert list(find_units(store.sites, ["stage", "s0", "s1"])) == ["stage", "set"]
+
+
+def test_the_place_of_a_unit_is_where_it_begins(store):
+    def place(name: str) -> tuple[int, ...]:
+        return tuple(place_of(parse_unit(name, store.sites)).values())
+
+    assert place("s2.b1.h3") == (2, 1, 3, 3)
+    assert place("s2.b1.mlp") == (2, 1, -1, 3)
+    assert place("s2") == (2, -1, -1, -1)
+    assert place("output") == (-1, -1, -1, -1)
+    assert place("mine=s3.b0.mlp+s2.b0.h1") == (2, 0, 1, 2)
 
 
 def test_adaptation_of_a_run_and_its_figures(store, tmp_path):

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from residual_audio.ablation.effects import by_class, summary
-from residual_audio.ablation.exact import Means, exact_ablation, reference_means, remove
+from residual_audio.ablation.exact import exact_ablation
 from residual_audio.ablation.first_order import first_order_ablation
+from residual_audio.ablation.removal import Means, Replacement, reference_means, remove
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
 from residual_audio.models.encoder import Encoded
@@ -100,11 +101,11 @@ def test_exact_equals_a_full_forward_with_the_head_zeroed(model, features, judge
 def test_sites_stages_and_sets_equal_a_full_forward(model, features, judge, name, mode):
     sites = model.encoder.sites
     unit = parse_unit(name, sites)
-    means = reference_means(model, batches(features))
+    instead = Replacement(mode, reference_means(model, batches(features)))
     found = exact_ablation(
-        model, batches(features), judge, [unit, *units_of(sites, "mlp")[:2]], mode=mode, means=means
+        model, batches(features), judge, [name, *units_of(sites, "mlp")[:2]], instead
     )
-    want = naive(model, features, judge, remove(unit, sites, mode, means))
+    want = naive(model, features, judge, remove(unit, sites, instead))
     np.testing.assert_allclose(found.after["margin"][0], want, atol=2e-5)
 
 
@@ -112,7 +113,7 @@ def test_resample_takes_the_value_of_the_clip_before(model, features, judge):
     sites = model.encoder.sites
     unit = parse_unit("s2.b0.h1", sites)
     site = next(s for s in sites if str(s) == "s2.b0.attention")
-    found = exact_ablation(model, batches(features, 5), judge, [unit], mode="resample")
+    found = exact_ablation(model, batches(features, 5), judge, [unit], Replacement("resample"))
 
     def swap(x: Tensor) -> Tensor:
         x = x.clone()
@@ -126,7 +127,9 @@ def test_resample_takes_the_value_of_the_clip_before(model, features, judge):
 def test_resample_with_a_single_clip_is_refused(model, features, judge):
     unit = parse_unit("s2.b0.h1", model.encoder.sites)
     with pytest.raises(InputError, match="at least two"):
-        exact_ablation(model, [(torch.tensor([0]), features[:1])], judge, [unit], mode="resample")
+        exact_ablation(
+            model, [(torch.tensor([0]), features[:1])], judge, [unit], Replacement("resample")
+        )
 
 
 def test_means_are_of_the_space_they_replace(model, features):
@@ -156,13 +159,14 @@ def test_first_order_is_the_derivative_by_finite_differences(model, features, ju
     means = Means(
         {s: v.double() for s, v in means.raw.items()}, {s: v.double() for s, v in means.out.items()}
     )
+    instead = Replacement(mode, means)
     units = units_of(sites, level)[-4:]
     found = first_order_ablation(
-        double, batches(x), judge, units, mode=mode, means=means, measures=("margin", "loss")
+        double, batches(x), judge, units, instead, measures=("margin", "loss")
     )
     step = 1e-6
     for i, unit in enumerate(units):
-        full = remove(unit, sites, mode, means)
+        full = remove(unit, sites, instead)
         partly = {
             key: (lambda v, change=change: (1 - step) * v + step * change(v))
             for key, change in full.items()
@@ -202,33 +206,10 @@ def test_summary_intervals_and_classes(model, features, judge):
         model, batches(features), judge, units_of(model.encoder.sites, "attention")
     )
     rows = summary(found, n_resamples=200)
-    assert [row["unit"] for row in rows] == list(found.units)
+    assert [row.unit for row in rows] == list(found.units)
     for row in rows:
-        assert row["d_margin_low"] <= row["d_margin"] <= row["d_margin_high"]
+        mean, low, high = row.changes["margin"]
+        assert low <= mean <= high
     names, table = by_class(found, ["a", "b", "a", "b", "a"])
     assert names == ("a", "b")
     np.testing.assert_allclose(table[:, 0], found.delta("margin")[:, [0, 2, 4]].mean(1))
-
-
-def test_judge_refuses_bad_answers():
-    texts = np.eye(3)
-    with pytest.raises(InputError, match="no label"):
-        Judge.for_labels(["a", None], ["a", "b", "c"], texts, 1.0)
-    with pytest.raises(InputError, match="'z'"):
-        Judge.for_labels(["a", "z"], ["a", "b", "c"], texts, 1.0)
-    with pytest.raises(InputError, match="one class"):
-        Judge.for_labels(["a"], ["a"], texts[:1], 1.0)
-    with pytest.raises(InputError, match="clip 1 has no right answer"):
-        Judge.for_captions([0, 0, 2], texts, 3, 1.0)
-
-
-def test_judge_measures_by_hand():
-    judge = Judge.for_labels(["a", "b"], ["a", "b", "c"], np.eye(3), scale=2.0)
-    joint = torch.tensor([[3.0, 4.0, 0.0], [0.0, 0.0, 1.0]])
-    found = judge.measure(joint, torch.arange(2), joint)
-    np.testing.assert_allclose(found["margin"], [0.6 - 0.8, 0 - 1.0], atol=1e-6)
-    assert found["correct"].tolist() == [0, 0]
-    assert found["rank"].tolist() == [2, 3]
-    want = np.log(np.exp([1.2, 1.6, 0]).sum()) - 1.2
-    np.testing.assert_allclose(found["loss"][0], want, atol=1e-6)
-    np.testing.assert_allclose(found["shift"], 0, atol=1e-6)

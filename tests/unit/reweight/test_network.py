@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from residual_audio.ablation.exact import reference_means, remove
+from residual_audio.ablation.removal import Replacement, reference_means, remove
 from residual_audio.capture.operators import encoder_operators
 from residual_audio.capture.recorder import Recorder
 from residual_audio.capture.settings import CaptureSettings, SamplePlan
@@ -282,7 +282,9 @@ def test_a_pruned_encoder_equals_the_removal_of_its_heads(model, features, mode)
     means = reference_means(model, batches(features))
     unit = parse_unit("+".join(gone), model.encoder.sites)
     with torch.no_grad():
-        want = model.encoder.encode(features, edit=remove(unit, model.encoder.sites, mode, means))
+        want = model.encoder.encode(
+            features, edit=remove(unit, model.encoder.sites, Replacement(mode, means))
+        )
         small = prune_heads(model.encoder, gone, means.raw if mode == "mean" else None)
         found = small.encode(features)
     torch.testing.assert_close(found.latent, want.latent, atol=2e-5, rtol=1e-4)

@@ -1,0 +1,84 @@
+"""Effects as tables: by unit, by class, and what predicts them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from residual_audio.ablation.effects import Effects, by_class, summary
+from residual_audio.ablation.interventions import Interventions
+from residual_audio.metrics.uncertainty import correlation
+from residual_audio.table import Table, from_rows
+from residual_audio.types import FloatArray, Head, Site, Unit
+
+
+def effects_table(
+    given: Interventions, units: Sequence[Unit], effects: Effects, level: str, seed: int = 0
+) -> Table:
+    """One row a unit, with where it is and paired intervals of every change."""
+    changes = summary(effects, groups=given.groups, seed=seed)
+    rows = [change.row() | place_of(unit) for change, unit in zip(changes, units, strict=True)]
+    name = f"ablation_{level}_{effects.method}"
+    n = effects.delta(next(iter(effects.after))).shape[1]
+    before = {m: float(v.mean()) for m, v in effects.before.items()}
+    notes = (
+        f"{n} clips, mode {effects.about.mode}, {effects.about.seconds:.1f} s",
+        "before: " + ", ".join(f"{m} {v:.4f}" for m, v in before.items()),
+        "changes are after − before; 95% intervals are paired and draw whole groups",
+    )
+    return from_rows(name, rows, f"Removing each {level}, {effects.method}", notes)
+
+
+def place_of(unit: Unit) -> dict[str, int]:
+    """Stage, block and head where a unit begins, and its block over all stages; −1 for none."""
+    touched: list[Head | Site] = [*unit.heads, *unit.sites]
+    begin = min(((part.stage, part.block) for part in touched), default=None)
+    heads = [head.head for head in unit.heads if (head.stage, head.block) == begin]
+    whole = begin is None or unit.kind == "stage"
+    return {
+        "stage": unit.stage,
+        "block": -1 if whole or begin is None else begin[1],
+        "head": min(heads, default=-1),
+        "block_index": -1 if whole else unit.block,
+    }
+
+
+def class_table(given: Interventions, effects: Effects, level: str) -> Table | None:
+    """The change of the margin in every class, in long form."""
+    if given.labels is None:
+        return None
+    names, delta = by_class(effects, given.labels)
+    rows = [
+        {"unit": unit, "class": label, "d_margin": float(delta[u, c])}
+        for u, unit in enumerate(effects.units)
+        for c, label in enumerate(names)
+    ]
+    return from_rows(f"ablation_{level}_{effects.method}_classes", rows)
+
+
+def correlation_table(
+    metrics: Mapping[str, FloatArray], effects: Sequence[Effects], seed: int = 0
+) -> Table:
+    """Spearman's ρ of every cheap metric (and every other method) with the importance of heads."""
+    rows = []
+    importances = {
+        f"{e.method} {m}": e.importance(m)
+        for e in effects
+        for m in ("correct", "margin", "loss", "shift")
+        if m in e.after
+    }
+    for target, importance in importances.items():
+        for name, values in {**metrics, **importances}.items():
+            if name == target:
+                continue
+            found = correlation(values, importance, n_permutations=2000, seed=seed)
+            rows.append(
+                {
+                    "importance": target,
+                    "metric": name,
+                    "spearman": found.value,
+                    "p": found.p,
+                    "p_permutation": found.p_permutation,
+                    "n": found.n,
+                }
+            )
+    return from_rows("ablation_correlations", rows, "Which cheap metric predicts importance?")
