@@ -1,22 +1,30 @@
-"""A table of the analysis: named columns of equal length, with what a reader needs to print it."""
+"""A table: named columns of equal length, with what a reader needs to print and believe it."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from residual_audio.errors import InputError
+from residual_audio.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    import pandas
 
 Column = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
+SHOWN_ROWS, SHOWN_COLUMNS = 20, 10
+"""What a table shows of itself at a prompt or in a notebook."""
+
+
+@dataclass(frozen=True, repr=False)
 class Table:
     """Columns in order; numbers are float64 (NaN = no value), the rest text or integers."""
 
@@ -55,11 +63,76 @@ class Table:
         for i in range(len(self)):
             yield {key: values[i] for key, values in lists.items()}
 
-    def where(self, keep: npt.ArrayLike) -> Table:
-        """The rows selected by a mask or by indices."""
-        chosen = np.asarray(keep)
+    def where(self, keep: npt.ArrayLike | slice) -> Table:
+        """The rows selected by a mask, by indices or by a slice."""
+        chosen = keep if isinstance(keep, slice) else np.asarray(keep)
         columns = {key: values[chosen] for key, values in self.columns.items()}
         return Table(self.name, columns, self.caption, self.notes)
+
+    def top(self, column: str, n: int = 10, lowest: bool = False) -> Table:
+        """The n rows with the highest (or lowest) values of a column; rows without one are last.
+
+        >>> Table("heads", {"head_id": ["a", "b"], "pr": [1.0, 2.0]}).top("pr", 1)["head_id"][0]
+        'b'
+        """
+        values = self[column]
+        if values.dtype.kind not in "fiub":
+            raise InputError(f"column '{column}' of table '{self.name}' holds text: no order")
+        keys = values.astype(np.float64) * (1 if lowest else -1)
+        return self.where(np.argsort(keys, kind="stable")[: max(n, 0)])  # NaN sorts last
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A data frame; caption and notes are in its `attrs`."""
+        try:
+            import pandas
+        except ImportError:
+            raise MissingExtraError("pandas", "export", "a data frame") from None
+        frame = pandas.DataFrame(dict(self.columns))
+        frame.attrs |= {"name": self.name, "caption": self.caption, "notes": list(self.notes)}
+        return frame
+
+    def __repr__(self) -> str:
+        """Caption, the first rows and columns, and how many there are."""
+        header, rows = self._shown()
+        widths = [max(map(len, cells)) for cells in zip(header, *rows, strict=True)]
+        lines = [
+            "  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(pairs)).rstrip()
+            for pairs in (list(zip(cells, widths, strict=True)) for cells in (header, *rows))
+        ]
+        return "\n".join([self._title(), *lines, *(f"note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        header, rows = self._shown()
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+        )
+        notes = "".join(f"<p><small>{escape(note)}</small></p>" for note in self.notes)
+        return (
+            f"<table><caption>{escape(self._title())}</caption><thead><tr>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table>{notes}"
+        )
+
+    def _title(self) -> str:
+        size = f"{len(self)} rows × {len(self.columns)} columns"
+        return f"{self.name}: {self.caption} ({size})" if self.caption else f"{self.name} ({size})"
+
+    def _shown(self) -> tuple[list[str], list[list[str]]]:
+        """Header and cells of the corner that is shown, with … where there is more."""
+        names = list(self.columns)[:SHOWN_COLUMNS]
+        more = ["…"] if len(self.columns) > SHOWN_COLUMNS else []
+        first = self.where(slice(0, SHOWN_ROWS)) if len(self) > SHOWN_ROWS else self
+        rows = [[_cell(row[name]) for name in names] + more for row in first.rows()]
+        if len(self) > SHOWN_ROWS:
+            rows.append(["…"] * (len(names) + len(more)))
+        return names + more, rows
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return "–" if np.isnan(value) else f"{value:.4g}"
+    return str(value)
 
 
 def _as_column(values: Sequence[Any] | Column) -> Column:

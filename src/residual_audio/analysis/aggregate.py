@@ -8,6 +8,7 @@ curvature looks like; below 1, the local estimate is larger than the linear one:
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -53,6 +54,14 @@ def complete_head_table(table: Table) -> Table:
     for prefix in PREFIXES:
         columns |= of_columns(columns, prefix)
     return Table(table.name, columns, table.caption, table.notes)
+
+
+def groups_of(heads: Table) -> tuple[Literal["stage", "block"], list[str]]:
+    """What heads are compared by, and the group of each: stages, or blocks where one is all."""
+    stages, blocks = heads["stage"].tolist(), heads["block"].tolist()
+    if len(set(stages)) > 1:
+        return "stage", [f"s{stage}" for stage in stages]
+    return "block", [f"b{block}" for block in blocks]
 
 
 def mean_and_std(values: np.ndarray) -> tuple[float, float, int]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import combinations
 from typing import Any
 
-from residual_audio.analysis.aggregate import mean_and_std, ratio_of_means
+from residual_audio.analysis.aggregate import groups_of, mean_and_std, ratio_of_means
 from residual_audio.analysis.columns import summary_columns
 from residual_audio.metrics.estimators import SUMMARY
 from residual_audio.metrics.statistics import anova, by_group, compare_pairs, correlate
+from residual_audio.metrics.validate import Array
 from residual_audio.table import Table
 
 NOTE = (
@@ -21,14 +23,13 @@ NOTE = (
 def head_statistics(heads: Table) -> dict[str, Any]:
     """Everything that can be said from a per-head table alone, ready for JSON."""
     stages = [f"s{stage}" for stage in heads["stage"].tolist()]
+    kind, members = groups_of(heads)
     metrics: dict[str, Any] = {}
     for name in summary_columns(heads):
-        groups = by_group(heads[name], stages)
+        groups = by_group(heads[name], members)
         metrics[name] = {
-            "stages": {
-                stage: dict(zip(("mean", "std", "n"), mean_and_std(values), strict=True))
-                for stage, values in groups.items()
-            },
+            "stages": _means(by_group(heads[name], stages)),
+            f"{kind}s": _means(groups),
             "anova": asdict(anova(groups)),
             "pairs": [asdict(pair) for pair in compare_pairs(groups)],
             "trend_with_stage": asdict(correlate(heads["stage"], heads[name])),
@@ -38,6 +39,7 @@ def head_statistics(heads: Table) -> dict[str, Any]:
         "n_heads": len(heads),
         "n_blocks": len(set(heads["block_index"].tolist())),
         "n_stages": len(set(stages)),
+        "grouped_by": kind,
         "metrics": metrics,
         "ratio_of_means": {
             stage: ratio_of_means(heads.where(heads["stage"] == int(stage[1:])))
@@ -45,6 +47,13 @@ def head_statistics(heads: Table) -> dict[str, Any]:
         },
         "correlations": correlations(heads),
         "note": NOTE,
+    }
+
+
+def _means(groups: Mapping[str, Array]) -> dict[str, dict[str, float]]:
+    return {
+        group: dict(zip(("mean", "std", "n"), mean_and_std(values), strict=True))
+        for group, values in groups.items()
     }
 
 

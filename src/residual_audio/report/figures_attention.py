@@ -8,9 +8,17 @@ import numpy as np
 
 from residual_audio.analysis.columns import label
 from residual_audio.report.figures_heads import block_bands
-from residual_audio.report.figures_stages import MARKERS, stage_marks
+from residual_audio.report.figures_stages import stage_marks
 from residual_audio.report.inputs import MissingTable, Tables
-from residual_audio.report.style import PAGE, STAGE_COLOURS, stage_colour, stage_legend
+from residual_audio.report.style import (
+    MARKERS,
+    NEUTRAL,
+    PAGE,
+    SERIES_COLOURS,
+    series_colour,
+    stage_colour,
+    stage_legend,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,9 +98,7 @@ def pooling_shares(tables: Tables) -> Figure:
         ("frequency", "frequency"),
         ("rest", "rest"),
     )
-    for (name, text), colour in zip(
-        parts, ("#0072B2", "#E69F00", "#009E73", "#BBBBBB"), strict=True
-    ):
+    for (name, text), colour in zip(parts, (*SERIES_COLOURS[:3], NEUTRAL), strict=True):
         share = [np.nanmean(table[f"share_{name}"][index == b]) for b in blocks]
         axes.bar(blocks, share, bottom=bottom, color=colour, label=text, width=0.85)
         bottom += share
@@ -125,7 +131,7 @@ def streams(tables: Tables) -> Figure:
             chosen = part == kind
             axes.plot(
                 x[chosen], blocks[name][chosen].astype(float), marker=MARKERS[i],
-                color=STAGE_COLOURS[(0, 1, 2, 5)[i % 4]], label=kind,
+                color=series_colour(i), label=kind,
             )  # fmt: skip
         stage_marks(axes, stages)
         axes.set_title(label(name), loc="left", pad=12)

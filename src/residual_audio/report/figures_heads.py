@@ -11,7 +11,7 @@ from residual_audio.analysis.columns import label
 from residual_audio.metrics.estimators import SUMMARY
 from residual_audio.metrics.statistics import correlate
 from residual_audio.report.inputs import MissingTable, Tables
-from residual_audio.report.style import COLUMN, PAGE, stage_colour, stage_legend
+from residual_audio.report.style import COLUMN, PAGE, panels, stage_colour, stage_legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,22 +22,17 @@ if TYPE_CHECKING:
 
 def head_panels(tables: Tables, prefix: str = "") -> Figure:
     """The estimates of every head, in order of computation, coloured by stage."""
-    import matplotlib.pyplot as plt
-
     heads = tables.need("heads", "stage", "block_index")
     shown = [e.name for e in SUMMARY if e.panel and prefix + e.name in heads]
     if not shown:
         raise MissingTable(f"the per-head table has no '{prefix}' metrics")
-    rows = -(-len(shown) // 4)
-    figure, grid = plt.subplots(rows, 4, figsize=(PAGE, 1.75 * rows + 0.3), squeeze=False)
-    for letter, name, axes in zip(ascii_uppercase, shown, grid.flat, strict=False):
+    figure, grid = panels(len(shown))
+    for letter, name, axes in zip(ascii_uppercase, shown, grid, strict=False):
         head_scatter(axes, heads, prefix + name)
         axes.set_title(f"{letter}  {label(name)}", loc="left")
         if name == "ln_ratio":
             axes.axhline(1, color="0.4", linewidth=0.6, linestyle="--", zorder=1)
-    for axes in grid.flat[len(shown) :]:
-        axes.axis("off")
-    for axes in grid[-1]:
+    for axes in grid[-4:]:
         axes.set_xlabel("head")
     stages = sorted(set(heads["stage"].tolist()))
     stage_legend(figure, stages, below=True)

@@ -77,7 +77,7 @@ def similarity_matrix(tables: Tables) -> Figure:
     order = np.argsort(tables.need("fingerprints", "ward_order")["ward_order"])
     found = tables.statistics.get("similarity", {}).get("spectral_cosine", {})
     title = "cosine of eigenspectra, Ward order"
-    if found:
+    if found.get("cross") is not None:  # there are pairs across stages
         title += f"\nwithin stages {found['within']:.3f}, across {found['cross']:.3f}"
     return _draw(tables, matrix(tables, "spectral_cosine"), order, title)
 

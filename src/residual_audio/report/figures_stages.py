@@ -6,13 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from residual_audio.analysis.aggregate import groups_of
 from residual_audio.analysis.columns import label
+from residual_audio.metrics.estimators import DIMENSIONS
+from residual_audio.metrics.statistics import by_group
 from residual_audio.report.inputs import MissingTable, Tables
 from residual_audio.report.style import (
     COLUMN,
     HEAT,
+    MARKERS,
     PAGE,
-    STAGE_COLOURS,
+    panels,
+    series_colour,
     stage_colour,
     stage_legend,
 )
@@ -21,8 +26,6 @@ from residual_audio.report.tables import number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 def block_heatmap(tables: Tables) -> Figure:
@@ -59,8 +62,9 @@ def progression(tables: Tables) -> Figure:
     import matplotlib.pyplot as plt
 
     blocks = tables["blocks"]
-    left = [m for m in ("pca_99", "pca_90", "eff_rank", "pr") if f"{m}_mean" in blocks]
-    right = [m for m in ("twonn", "mle") if f"{m}_mean" in blocks]
+    shown = [e for e in DIMENSIONS if f"{e.name}_mean" in blocks]
+    left = [e.name for e in shown if e.needs == "spectrum"]
+    right = [e.name for e in shown if e.needs == "neighbours"]
     if not left and not right:
         raise MissingTable("the block table has no dimensions")
     figure, grid = plt.subplots(1, 2, figsize=(PAGE, 2.4))
@@ -70,8 +74,8 @@ def progression(tables: Tables) -> Figure:
                 blocks["block_index"],
                 blocks[f"{name}_mean"],
                 yerr=blocks[f"{name}_std"],
-                color=STAGE_COLOURS[(0, 1, 2, 5)[i]],
-                marker=MARKERS[i],
+                color=series_colour(i),
+                marker=MARKERS[i % len(MARKERS)],
                 capsize=1.5,
                 elinewidth=0.6,
                 label=label(name),
@@ -103,41 +107,42 @@ def stage_marks(axes: Axes, stages: np.ndarray) -> None:
 
 
 def boxplots(tables: Tables) -> Figure:
-    """Four metrics by stage: median, quartiles, whiskers at 1.5 times their distance, outliers."""
-    import matplotlib.pyplot as plt
+    """Dimensions by stage: median, quartiles, whiskers at 1.5 times their distance, outliers.
 
-    names = [m for m in ("pca_99", "twonn", "pr", "eff_rank") if m in tables["heads"]]
-    heads = tables.need("heads", *names[:1])
-    stages = sorted(set(heads["stage"].tolist()))
-    figure, grid = plt.subplots(1, len(names), figsize=(PAGE, 2.0), squeeze=False)
-    for axes, name in zip(grid[0], names, strict=True):
-        groups = [heads[name][heads["stage"] == s].astype(float) for s in stages]
-        groups = [g[np.isfinite(g)] for g in groups]
+    By block where the encoder has one stage.
+    """
+    heads = tables.need("heads", "stage", "block")
+    names = [e.name for e in DIMENSIONS if e.name in heads]
+    if not names:
+        raise MissingTable("the per-head table has no dimensions")
+    kind, members = groups_of(heads)
+    groups = list(dict.fromkeys(members))
+    figure, grid = panels(len(names), height=1.8)
+    for axes, name in zip(grid, names, strict=True):
+        found = by_group(heads[name].astype(float), members)
         drawn = axes.boxplot(
-            groups, widths=0.6, patch_artist=True, flierprops={"marker": ".", "markersize": 3}
-        )
-        for patch, stage in zip(drawn["boxes"], stages, strict=True):
-            patch.set_facecolor(stage_colour(stage))
+            list(found.values()), widths=0.6, patch_artist=True,
+            flierprops={"marker": ".", "markersize": 3},
+        )  # fmt: skip
+        for patch, group in zip(drawn["boxes"], groups, strict=True):
+            patch.set_facecolor(stage_colour(int(group[1:]) if kind == "stage" else 0))
             patch.set_linewidth(0.6)
         for line in drawn["medians"]:
             line.set_color("black")
-        axes.set_xticks(
-            range(1, len(stages) + 1),
-            [f"s{s}\n({len(g)})" for s, g in zip(stages, groups, strict=True)],
-        )
+        count = "\n({})" if len(groups) <= 6 else ""
+        ticks = [f"{group}{count.format(len(found[group]))}" for group in groups]
+        axes.set_xticks(range(1, len(groups) + 1), ticks, rotation=90 if len(groups) > 8 else 0)
         axes.set_title(label(name), loc="left")
     return figure
 
 
 def dimension_against_clips(tables: Tables) -> Figure:
     """Stage means of random subsets of the clips: how far each estimator still moves."""
-    import matplotlib.pyplot as plt
-
     curves = tables.need("dimension_vs_n", "n_clips", "stage")
-    names = [m for m in ("pca_99", "pr", "twonn", "mle") if m in curves]
-    figure, grid = plt.subplots(1, len(names), figsize=(PAGE, 2.1), squeeze=False)
+    names = [e.name for e in DIMENSIONS if e.name in curves]
+    figure, grid = panels(len(names), height=1.9)
     stages = sorted(set(curves["stage"].tolist()))
-    for axes, name in zip(grid[0], names, strict=True):
+    for axes, name in zip(grid, names, strict=True):
         for stage in stages:
             part = curves.where(curves["stage"] == stage)
             axes.errorbar(

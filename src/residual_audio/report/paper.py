@@ -66,7 +66,7 @@ def block_rows(blocks: Table) -> Printed:
 
 
 def anova_rows(statistics: Mapping[str, Any]) -> Printed:
-    """F, p and η² of each metric over the stages."""
+    """F, p and η² of each metric over the stages (blocks, where there is one stage)."""
     found = statistics["metrics"]
     names = [name for name in BY_NAME if name in found]
     rows = []
@@ -89,12 +89,14 @@ def anova_rows(statistics: Mapping[str, Any]) -> Printed:
         header,
         ("Metric", "$F$", "$p$", r"$\eta^2$", r"$\rho$ with depth", "Heads"),
         tuple(rows),
-        "One-way analysis of variance over stages, and Spearman correlation with block depth.",
+        f"One-way analysis of variance over {statistics['grouped_by']}s, and Spearman correlation "
+        "with block depth.",
     )
 
 
 def pair_rows(statistics: Mapping[str, Any], metric: str) -> Printed:
-    """Stages compared two by two."""
+    """Stages (blocks, where there is one stage) compared two by two."""
+    what = f"{statistics['grouped_by'].title()}s"
     rows = [
         (
             f"{pair['a']} vs {pair['b']}",
@@ -108,10 +110,10 @@ def pair_rows(statistics: Mapping[str, Any], metric: str) -> Printed:
     ]
     return Printed(
         f"pairs_{metric}",
-        ("Stages", "Difference", "Cohen's d", "Tukey HSD p", "Welch p (Bonferroni)", "Heads"),
-        ("Stages", "Difference", "Cohen's $d$", "Tukey HSD $p$", "Welch $p$ (Bonferroni)", "Heads"),
+        (what, "Difference", "Cohen's d", "Tukey HSD p", "Welch p (Bonferroni)", "Heads"),
+        (what, "Difference", "Cohen's $d$", "Tukey HSD $p$", "Welch $p$ (Bonferroni)", "Heads"),
         tuple(rows),
-        f"Stages compared pairwise on {BY_NAME[metric].label}.",
+        f"{what} compared pairwise on {BY_NAME[metric].label}.",
     )
 
 

@@ -27,6 +27,11 @@ STAGE_COLOURS = (
     "#F0E442",  # yellow
     "#999999",  # grey
 )
+SERIES_COLOURS = tuple(STAGE_COLOURS[i] for i in (0, 1, 2, 5, 3, 4))
+MARKERS = ("o", "s", "^", "D", "v", "P", "*")
+NEUTRAL = "#999999"
+CONTROL = "#555555"
+"""Random orders and other things to compare with."""
 HEAT = "viridis"
 DIVERGING = "PuOr"
 
@@ -70,6 +75,24 @@ def styled() -> Iterator[None]:
             plt.close("all")
 
 
+def panels(n: int, columns: int = 4, height: float = 1.75) -> tuple[Figure, list[Axes]]:
+    """A page-wide grid of n axes, `height` inches a row."""
+    import matplotlib.pyplot as plt
+
+    rows = -(-n // columns)
+    figure, grid = plt.subplots(
+        rows, min(n, columns), figsize=(PAGE, height * rows + 0.3), squeeze=False
+    )
+    for axes in grid.flat[n:]:
+        axes.axis("off")
+    return figure, list(grid.flat[:n])
+
+
+def series_colour(i: int) -> str:
+    """The colour of the i-th of several lines that are not stages."""
+    return SERIES_COLOURS[i % len(SERIES_COLOURS)]
+
+
 def stage_colour(stage: int) -> str:
     return STAGE_COLOURS[int(stage) % len(STAGE_COLOURS)]
 
@@ -91,8 +114,11 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
 
 def stage_legend(where: Axes | Figure, stages: list[int], **options: Any) -> None:
-    """One marker a stage, inside axes or (`below=True`) under the whole figure."""
+    """One marker a stage, inside axes or (`below=True`) under the whole figure; none for one."""
     from matplotlib.lines import Line2D
+
+    if len(stages) < 2:
+        return
 
     handles = [
         Line2D([], [], marker="o", linestyle="", color=stage_colour(s), label=f"Stage {s}")
