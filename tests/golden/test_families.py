@@ -17,8 +17,9 @@ from heard import embed_audio
 from safetensors.torch import load_file
 
 from residual_audio.models import hf, laion, mga, msclap
-from residual_audio.models.clap import AudioTextModel, prove
+from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.htsat import HTSAT
+from residual_audio.models.proof import prove
 from residual_audio.types import Site
 
 TOLERANCE = 1e-5

@@ -19,9 +19,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from residual_audio.models import ast, m2d
-from residual_audio.models.clap import AudioTextModel, prove
+from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import Encoded
 from residual_audio.models.joint import Semantic
+from residual_audio.models.proof import prove
 from residual_audio.models.vit import ViT
 from residual_audio.types import Site
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,20 @@ class Block(nn.Module):
         """The matrix [inner, width] and bias that end the attention or the MLP."""
         layer = self.proj if kind == "attention" else self.fc2
         return layer.weight.T, layer.bias
+
+    @torch.no_grad()
+    def keep_heads(self, heads: Sequence[int], bias: Tensor) -> None:
+        """Only these heads stay in the weights; `bias` [width] is W_O's from now on."""
+        n, d, width = self.n_heads, self.d_head, self.qkv.in_features
+        keep, old_qkv, old_proj = list(heads), self.qkv, self.proj
+        qkv = nn.Linear(width, 3 * len(keep) * d)
+        qkv.weight.copy_(old_qkv.weight.view(3, n, d, width)[:, keep].reshape(-1, width))
+        qkv.bias.copy_(old_qkv.bias.view(3, n, d)[:, keep].reshape(-1))
+        proj = nn.Linear(len(keep) * d, old_proj.out_features)
+        proj.weight.copy_(old_proj.weight.view(-1, n, d)[:, keep].flatten(1))
+        proj.bias.copy_(bias)
+        self.qkv, self.proj, self.n_heads = qkv.to(bias), proj.to(bias), len(keep)
+        self.requires_grad_(False)
 
     def forward(self, x: Tensor, attention: Site, mlp: Site, tap: Tap | None, edit: Edit) -> Tensor:
         """Stream in → stream out."""

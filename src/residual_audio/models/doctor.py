@@ -12,10 +12,9 @@ from typing import Any
 from residual_audio import __version__
 
 EXTRAS = {
-    "viz": (("plotly", "umap"), "interactive plots, UMAP of fingerprints"),
+    "viz": (("umap",), "UMAP of fingerprints"),
     "sweep": (("optuna",), "hyper-parameter sweeps"),
     "cluster": (("ray",), "extraction and sweeps on a Ray cluster"),
-    "fast": (("faiss",), "approximate neighbours for very large sets"),
     "codecs": (("av",), "m4a, wma and other formats beyond libsndfile"),
     "export": (("h5py", "zarr"), "stores as HDF5 or Zarr"),
     "track": (("tensorboard",), "TensorBoard logs of training"),

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from torch import nn
 
 from residual_audio.audio.frontend import FrontEndSpec, LogMel
+from residual_audio.errors import ModelError
+
+
+def refuse_unsaid(
+    model: str, spec: FrontEndSpec, released: FrontEndSpec, layout: str, said: Collection[str] = ()
+) -> None:
+    """Refuse a layout that cannot say how this front-end differs from the released one.
+
+    `said` are the settings that the layout writes down. The int16 round trip of the waveform is
+    below what can be heard, and left out.
+    """
+    theirs = released.to_dict()
+    different = [
+        f"{name} {value} (there: {theirs[name]})"
+        for name, value in spec.to_dict().items()
+        if name not in said and name != "quantise" and value != theirs[name]
+    ]
+    if different:
+        raise ModelError(
+            f"'{model}' cannot be written as {layout}: that layout does not say how its front-end "
+            f"differs, so it would load with another one. {', '.join(different)}. Use --to native."
+        )
 
 
 def build_front_end(spec: FrontEndSpec, filters: Any = None) -> nn.Module:

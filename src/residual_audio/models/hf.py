@@ -15,7 +15,7 @@ from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.errors import ModelError
 from residual_audio.models.checkpoint_files import read_model_json, write_folder
 from residual_audio.models.clap import AudioTextModel
-from residual_audio.models.frontends import build_front_end
+from residual_audio.models.frontends import build_front_end, refuse_unsaid
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.hub import hub_reachable
 from residual_audio.models.joint import MLP
@@ -33,6 +33,17 @@ from residual_audio.models.weights import (
 )
 
 _SHORT = {"repeatpad": "repeat-pad", "repeat": "repeat-cut", "pad": "zero-pad"}
+_SAID = (
+    "sample_rate_hz",
+    "n_samples",
+    "n_fft",
+    "hop_length",
+    "n_mels",
+    "f_min_hz",
+    "f_max_hz",
+    "short",
+)
+"""Settings of a front-end that preprocessor_config.json holds."""
 _PATTERNS = ["*.json", "*.safetensors", "*.txt", "pytorch_model*.bin"]
 
 
@@ -191,6 +202,13 @@ def save(model: AudioTextModel, out: Path) -> None:
         raise ModelError(
             f"'{model.name}' ({model.family}) has no counterpart in transformers' ClapModel: "
             "that is HTS-AT with a two-layer ReLU head and a RoBERTa text tower. Use --to native."
+        )
+    released = specs.HF_FUSION if encoder.config.fusion else specs.HF
+    refuse_unsaid(model.name, model.spec, released, "transformers' ClapModel", _SAID)
+    if model.spec.short not in _SHORT.values():
+        raise ModelError(
+            f"'{model.name}' cannot be written as transformers' ClapModel: its short clips are "
+            f"left as they are ('{model.spec.short}'), which has no word there. Use --to native."
         )
     log_scale = math.log(model.logit_scale)
     state: dict[str, Tensor] = {}

@@ -8,6 +8,7 @@ only shifted blocks gather, by one precomputed permutation.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -153,6 +154,12 @@ class SwinBlock(Block):
         if self.shifted:
             raw = raw.index_select(1, self.scatter)
         return raw, probabilities
+
+    @torch.no_grad()
+    def keep_heads(self, heads: Sequence[int], bias: Tensor) -> None:
+        self.bias_table = nn.Parameter(self.bias_table[:, list(heads)].clone())
+        self._bias_cache = None
+        super().keep_heads(heads, bias)
 
     def value_branch(self, x: Tensor) -> Tensor:
         """MGA-CLAP's value path of this block: no attention, no MLP."""

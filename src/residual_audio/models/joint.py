@@ -72,7 +72,7 @@ class MLP(JointHead):
         return self.linear2(F.relu(self.linear1(latent)))
 
 
-class Residual(JointHead):
+class ResidualMLP(JointHead):
     """e = W₁ x; LayerNorm(e + W₂ gelu(e)): Microsoft CLAP."""
 
     kind = "residual"
@@ -181,5 +181,5 @@ class Semantic(JointHead):
 
 
 HEADS: dict[str, type[JointHead]] = {
-    head.kind: head for head in (Identity, Linear, MLP, Residual, FrameCodebook, Semantic)
+    head.kind: head for head in (Identity, Linear, MLP, ResidualMLP, FrameCodebook, Semantic)
 }

@@ -12,7 +12,7 @@ from residual_audio.audio import specs
 from residual_audio.errors import ModelError
 from residual_audio.files import replacing
 from residual_audio.models.clap import AudioTextModel
-from residual_audio.models.frontends import build_front_end
+from residual_audio.models.frontends import build_front_end, refuse_unsaid
 from residual_audio.models.htsat import HTSAT
 from residual_audio.models.joint import MLP
 from residual_audio.models.swin_names import from_upstream, read_config, to_upstream
@@ -106,6 +106,29 @@ def _text(state: StateDict, path: Path, n_heads: int | None) -> TransformersText
     return text
 
 
+def _refuse_unsaid(model: AudioTextModel, encoder: HTSAT) -> None:
+    """The file holds tensors alone: what their shapes do not say must be as released."""
+    released = specs.LAION_FUSION if encoder.config.fusion else specs.LAION
+    refuse_unsaid(model.name, model.spec, released, "LAION-CLAP")
+    text = model.text
+    if text is not None and not (
+        isinstance(text, TransformersText)
+        and text.architecture in ("clap-text", "roberta")
+        and isinstance(text.head, MLP)
+    ):
+        raise ModelError(
+            f"'{model.name}' cannot be written as LAION-CLAP: that layout has no place for its "
+            "text tower (RoBERTa with a two-layer head). Use --to native."
+        )
+    said = read_config(encoder.state_dict(), f"'{model.name}'").to_dict()
+    ours = encoder.config.to_dict()
+    if different := [f"{k} {v} (there: {said[k]})" for k, v in ours.items() if v != said[k]]:
+        raise ModelError(
+            f"'{model.name}' cannot be written as LAION-CLAP: the file would load as another "
+            f"encoder. {', '.join(different)}. Use --to native."
+        )
+
+
 def save(model: AudioTextModel, out: Path) -> None:
     """Write a checkpoint that LAION's own code opens (`load_ckpt`), as .pt or .safetensors.
 
@@ -115,6 +138,7 @@ def save(model: AudioTextModel, out: Path) -> None:
     encoder, text = model.encoder, model.text
     if not isinstance(encoder, HTSAT) or not isinstance(model.head, MLP):
         raise ModelError(f"'{model.name}' ({model.family}) has no counterpart in LAION-CLAP")
+    _refuse_unsaid(model, encoder)
     state = {f"audio_branch.{k}": v for k, v in to_upstream(encoder.state_dict()).items()}
     heads = [("audio_projection", model.head)]
     if isinstance(text, TransformersText) and isinstance(text.head, MLP):

@@ -9,7 +9,7 @@ from residual_audio.errors import ModelError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT
-from residual_audio.models.joint import Residual
+from residual_audio.models.joint import ResidualMLP
 from residual_audio.models.swin_names import from_upstream, read_config
 from residual_audio.models.text import TokenizerSpec, TransformersText
 from residual_audio.models.weights import (
@@ -53,9 +53,9 @@ def load(ref: str, *, text_heads: int | None = None) -> AudioTextModel:
     )
 
 
-def _projection(state: StateDict, where: str) -> Residual:
+def _projection(state: StateDict, where: str) -> ResidualMLP:
     first = get(state, "linear1.weight", f"the projection of {where}")
-    head = Residual(first.shape[1], first.shape[0])
+    head = ResidualMLP(first.shape[1], first.shape[0])
     load_strict(head, state, f"the projection of {where}")
     return head
 

@@ -10,7 +10,8 @@ import torch
 
 from residual_audio.errors import ModelError
 from residual_audio.models import native
-from residual_audio.models.clap import AudioTextModel, choose_device, prove
+from residual_audio.models.clap import AudioTextModel, choose_device
+from residual_audio.models.proof import prove
 
 
 @dataclass(frozen=True)

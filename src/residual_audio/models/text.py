@@ -165,6 +165,10 @@ class TransformersText(nn.Module):
         return self.encode(**{key: value.to(device) for key, value in self.tokenize(texts).items()})
 
 
+class NoTextError(ModelError):
+    """The files that turn a text into numbers are not there; audio works."""
+
+
 class MissingText(nn.Module):
     """Stands where a text tower would, when its files are not there: audio works, texts do not."""
 
@@ -182,7 +186,7 @@ class MissingText(nn.Module):
         raise ModelError(self.config["message"])
 
     def forward(self, texts: list[str]) -> Tensor:
-        raise ModelError(self.config["message"])
+        raise NoTextError(self.config["message"])
 
 
 def read_bert_config(
@@ -223,7 +227,7 @@ def load_tokenizer(spec: TokenizerSpec) -> Any:
         except Exception as raised:  # transformers raises OSError, ValueError and hub errors alike
             error = raised
     else:
-        raise ModelError(
+        raise NoTextError(
             f"the tokenizer '{spec.source}' has no vocabulary: it is not in that folder or the "
             f"Hugging Face cache, and the hub gave nothing. On a machine with network run "
             f"`hf download` for it and copy the cache, or put its tokenizer.json and "

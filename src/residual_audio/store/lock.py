@@ -44,18 +44,6 @@ def writing(folder: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-def is_held(folder: Path) -> bool:
-    """Whether a living process is writing there."""
-    try:
-        descriptor = os.open(folder / NAME, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        return not _try_lock(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _try_lock(descriptor: int) -> bool:
     try:
         if os.name == "nt":
