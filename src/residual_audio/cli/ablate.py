@@ -8,19 +8,13 @@ from typing import Annotated, Any, Literal
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.intervention_inputs import (
-    AsModel,
-    Folds,
-    Run,
-    load_passes_of,
-    show_table,
-)
-from residual_audio.cli.output import print_json
-from residual_audio.progress import SILENT, Progress
+from residual_audio.cli.inputs import load_passes_of
+from residual_audio.cli.output import print_json, show_table
+from residual_audio.cli.terminal import watching
 
 
 def run(
-    run: Run,
+    run: options.Run,
     unit: Annotated[
         list[str] | None,
         typer.Option(
@@ -42,7 +36,7 @@ def run(
     by: Annotated[
         Literal["labels", "captions"], typer.Option("--by", help="What a right answer is.")
     ] = "labels",
-    fold: Folds = None,
+    fold: options.Folds = None,
     limit: options.Limit = None,
     curves: Annotated[
         bool, typer.Option("--curves/--no-curves", help="Accuracy against heads removed.")
@@ -50,7 +44,7 @@ def run(
     pairs: Annotated[
         int, typer.Option("--pairs", min=0, help="Interactions of the N most important heads.")
     ] = 0,
-    model: AsModel = None,
+    model: options.ModelOfStore = None,
     root: options.Root = None,
     data_option: options.DataOption = None,
     device: options.Device = "auto",
@@ -68,6 +62,7 @@ def run(
     from residual_audio.ablation.interventions import METHODS, Way, interventions_on
     from residual_audio.errors import InputError
     from residual_audio.judge.of_store import rows_of
+    from residual_audio.report.write import write_tables
     from residual_audio.store import open_store
 
     methods = method or ["direct"]
@@ -76,11 +71,6 @@ def run(
             raise InputError(f"'{name}' is no method: use {', '.join(METHODS)}")
     store = open_store(run)
     rows = rows_of(store, fold, limit)
-    passes = None
-    if set(methods) != {"direct"}:
-        data = options.parse_data_options(data_option)
-        passes = load_passes_of(store, rows, model, root, data, device, quiet or json)
-    given = interventions_on(store, rows, by, passes)
     settings = AblationSettings(
         levels=unit or ["head", "attention", "mlp", "stage"],
         methods=methods,  # type: ignore[arg-type]
@@ -88,9 +78,12 @@ def run(
         curves=curves,
         pairs=pairs,
     )
-    tables = ablate(given, settings, SILENT if quiet or json else _Steps())
-    from residual_audio.report.write import write_tables
-
+    with watching(quiet or json) as progress:
+        passes = None
+        if set(methods) != {"direct"}:
+            passes = load_passes_of(store, rows, model, root, data_option, device, progress)
+        given = interventions_on(store, rows, by, passes)
+        tables = ablate(given, settings, progress)
     written = write_tables(run, tables)
     if json:
         print_json({"n_clips": len(given.rows), "files": [str(p.name) for p in written]})
@@ -98,11 +91,6 @@ def run(
     if not quiet:
         _show(tables)
     typer.echo(f"{len(written)} files in {Path(run) / 'tables'}")
-
-
-class _Steps(Progress):
-    def step(self, name: str, total: int | None = None, unit: str = "clips") -> None:
-        typer.echo(f"… {name}", err=True)
 
 
 def _show(tables: list[Any]) -> None:

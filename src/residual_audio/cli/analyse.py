@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table, progress
+from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
     from residual_audio.analysis.result import Analysis
@@ -81,10 +82,10 @@ def _of_store(
 
     options = Options.of(_names(metrics), _names(units), labels, seed)
     store = open_store(run)
-    with progress(
-        "analyse", len(options.parts - {"projected", "tokens", "kernel"}) + 1, quiet
-    ) as on:
-        return analyse(store, options, lambda part: on(int(part in PARTS)))
+    with watching(quiet) as progress:
+        n_parts = len(options.parts - {"projected", "tokens", "kernel"}) + 1
+        progress.step("analyse", n_parts, "parts")
+        return analyse(store, options, lambda part: progress.advance(int(part in PARTS)))
 
 
 def _names(text: str) -> list[str]:

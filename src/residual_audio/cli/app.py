@@ -1,6 +1,6 @@
 """Assembles the commands and turns errors of this package into one line and an exit code.
 
-Command files import only the standard library, typer and `cli.options` at the top; what is heavy
+Command files import only the standard library, typer and `cli` itself at the top; what is heavy
 is imported inside the function that needs it, so that `--help` answers at once.
 """
 
@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
+from residual_audio.cli import terminal
 from residual_audio.errors import ResidualAudioError
 
 # name on the command line → module of this package, which has `app` (a group) or `run`
@@ -44,9 +47,21 @@ COMMANDS: dict[str, str] = {
 ALIASES: dict[str, str] = {"analyze": "analyse"}
 
 
+class _Root(TyperGroup):
+    """Every command runs inside it: the one place that answers Ctrl-C."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo(terminal.farewell(), err=True)
+            raise typer.Exit(130) from None
+
+
 def build() -> typer.Typer:
     """The whole command line."""
     app = typer.Typer(
+        cls=_Root,
         name="residual-audio",
         help="Look inside CLAP audio encoders, reweight their heads, measure whether it helped.",
         no_args_is_help=True,
@@ -80,7 +95,7 @@ def _root(
 
 
 def main() -> None:
-    """Entry point: exit 0 done, 1 error, 2 usage, 3 done with clips skipped."""
+    """Entry point: exit 0 done, 1 error, 2 usage, 3 done with clips skipped, 130 stopped."""
     try:
         build()()
     except ResidualAudioError as error:
@@ -88,6 +103,3 @@ def main() -> None:
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)
-    except KeyboardInterrupt:
-        typer.echo("stopped", err=True)
-        sys.exit(130)

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table, progress
+from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.terminal import watching
 
 
 def run(
@@ -19,8 +20,9 @@ def run(
     """Decode → front-end → encoder at the real tiny size on CPU: ours with 184 heads, and HF's."""
     from residual_audio.benchmarks.encode import bench_encode
 
-    with progress("measuring", 3 * repeats, json) as advance:
-        found = bench_encode(n_clips, batch_size, repeats, advance)
+    with watching(json) as progress:
+        progress.step("measuring", 3 * repeats)
+        found = bench_encode(n_clips, batch_size, repeats, progress.advance)
     if json:
         print_json(found)
         return

@@ -7,15 +7,16 @@ from typing import Annotated
 
 import typer
 
-from residual_audio.cli import evaluation_inputs as inputs
-from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table, progress
+from residual_audio.cli import inputs, options
+from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.scores import finish, print_scores, shown
+from residual_audio.cli.terminal import watching
 
 
 def run(
     model: options.Models = ["nano"],  # noqa: B006, typer copies it
-    dataset: inputs.Datasets = ["synthetic"],  # noqa: B006
-    root: inputs.Roots = None,
+    dataset: options.Datasets = ["synthetic"],  # noqa: B006
+    root: options.Roots = None,
     kind: Annotated[
         str,
         typer.Option("--kind", help="synthetic: order or attribute, or both as order,attribute."),
@@ -27,12 +28,10 @@ def run(
     device: options.Device = "auto",
     batch_size: options.BatchSize = 8,
     seed: options.Seed = 0,
-    resamples: inputs.Resamples = 1000,
-    log_items: Annotated[
-        bool, typer.Option("--log-items", help="Also write every item, as parquet.")
-    ] = False,
-    no_cache: inputs.NoCache = False,
-    out: inputs.ResultsOut = Path("results"),
+    resamples: options.Resamples = 1000,
+    log_items: options.LogItems = False,
+    no_cache: options.NoCache = False,
+    out: options.ResultsOut = Path("results"),
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -63,7 +62,8 @@ def run(
     results, paths = [], []
     for loaded in inputs.load_models(model, device):
         for data, split in sets:
-            with progress(f"{loaded.name} on {data.name}", len(data.clips), quiet or json) as bar:
+            with watching(quiet or json) as progress:
+                progress.step(f"{loaded.name} on {data.name}", len(data.clips))
                 found = evaluate_compa(
                     loaded,
                     data,
@@ -73,7 +73,7 @@ def run(
                     cache=not no_cache,
                     seed=seed,
                     n_resamples=resamples,
-                    advance=bar,
+                    advance=progress.advance,
                 )
             results.append(found)
             paths.append(write_result(found, out, items=log_items))
@@ -90,8 +90,8 @@ def run(
         from residual_audio.cli.evaluate import print_differences
 
         names = dict.fromkeys(score.name for found in results for score in found.scores)
-        inputs.print_scores(results, [n for n in names if not n.endswith("_one_sided")])
-        inputs.print_scores(results, [n for n in names if n.endswith("_one_sided")])
+        print_scores(results, [n for n in names if not n.endswith("_one_sided")])
+        print_scores(results, [n for n in names if n.endswith("_one_sided")])
         print_table(
             ["model", "data", "fail by text", "by audio", "by alignment", "text sep.", "audio sep.",
              "alignment"],
@@ -101,7 +101,7 @@ def run(
                     f"{found.dataset} ({found.split})",
                     *(f"{failures['share'][side]:.0%}" for side in ("text", "audio", "alignment")),
                     *(
-                        inputs.shown(failures[f"median_{name}"])
+                        shown(failures[f"median_{name}"])
                         for name in ("text_separation", "audio_separation", "alignment")
                     ),
                 ]
@@ -111,4 +111,4 @@ def run(
             "Why items fail; medians of the distance within a pair (1 = that between items)",
         )  # fmt: skip
         print_differences(differences)
-    inputs.finish(results, paths, json, quiet)
+    finish(results, paths, json, quiet)

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from residual_audio.cli import evaluation_inputs as inputs
-from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table, progress
+from residual_audio.cli import inputs, options
+from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.scores import shown
+from residual_audio.cli.terminal import watching
 
 
 def run(
@@ -20,14 +21,14 @@ def run(
     prompts: Annotated[
         list[str] | None, typer.Option("--prompts", help="Prompts where the text is classes.")
     ] = None,
-    fold: inputs.Folds = None,
+    fold: options.Folds = None,
     limit: options.Limit = None,
     data_option: options.DataOption = None,
     long: options.Long = "first",
     device: options.Device = "auto",
     batch_size: options.BatchSize = 8,
     seed: options.Seed = 0,
-    no_cache: inputs.NoCache = False,
+    no_cache: options.NoCache = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="JSON file for the cards.")
     ] = None,
@@ -47,7 +48,8 @@ def run(
     chosen = find_prompts(prompts or ["dataset"], data.template)
     clouds = []
     for loaded in inputs.load_models(models, device):
-        with progress(f"{loaded.name} on {data.name}", len(data.clips), quiet or json) as bar:
+        with watching(quiet or json) as progress:
+            progress.step(f"{loaded.name} on {data.name}", len(data.clips))
             clouds.append(
                 clouds_of_model(
                     loaded,
@@ -57,7 +59,7 @@ def run(
                     long=long,
                     batch_size=batch_size,
                     cache=not no_cache,
-                    advance=bar,
+                    advance=progress.advance,
                 )
             )
     cards = compare(clouds, seed=seed)
@@ -84,7 +86,7 @@ def run(
     for card in cards:
         print_table(
             ["number", "value"],
-            [[name, inputs.shown(value)] for name, value in card.numbers.items()],
+            [[name, shown(value)] for name, value in card.numbers.items()],
             f"{card.model} on {card.dataset}: {card.verdict}",
         )
         for what, why in card.findings:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table, progress
+from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.terminal import watching
 
 app = typer.Typer(help="List data sets, check one on disk, write out synthetic sounds.")
 
@@ -85,8 +86,9 @@ def check(
 
     extra: dict[str, Any] = {"allow_outside": True} if allow_outside else {}
     dataset = load_dataset(name, root, **extra)
-    with progress("checking", len(dataset.clips), quiet or json) as advance:
-        report = check_dataset(dataset, decode, advance)
+    with watching(quiet or json) as progress:
+        progress.step("checking", len(dataset.clips))
+        report = check_dataset(dataset, decode, progress.advance)
     if json:
         print_json(report.to_json())
     else:
@@ -144,8 +146,9 @@ def make(
     dataset = load_dataset(
         name, n_clips=n, seed=seed, duration_s=duration_s, kind=kind, triplets=triplets
     )
-    with progress("making", len(dataset.clips), quiet or json) as advance:
-        written = write_dataset(dataset, out, rate_hz, advance)
+    with watching(quiet or json) as progress:
+        progress.step("making", len(dataset.clips))
+        written = write_dataset(dataset, out, rate_hz, progress.advance)
     if json:
         print_json({"out": str(out), "n_clips": written, "fingerprint": dataset.fingerprint()})
     elif not quiet:

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json
-from residual_audio.cli.run import carry_out, show, summary
+from residual_audio.cli.run import carry_out
 
 
 def run(
@@ -26,19 +25,6 @@ def run(
 
     This is `residual-audio run` with the model `nano` and synthetic sounds; offline, no download.
     """
-    from residual_audio.pipeline.run import Job, check_folder
+    from residual_audio.pipeline.settings import demo_settings
 
-    if data is not None:
-        check_folder(data)
-        job = Job("nano", "folder", out, root=data, seed=seed, quick=True, n_exact=32)
-    else:
-        # Sounds of sources that the model was not trained on.
-        made = {"n_clips": clips, "seed": 90_000 + seed}
-        job = Job("nano", "synthetic", out, data_options=made, seed=seed, quick=True, n_exact=32)
-    finished = carry_out(job, quiet or json)
-    if json:
-        print_json(summary(finished))
-    else:
-        show(finished, quiet)
-    if finished.skipped:
-        raise typer.Exit(3)
+    carry_out(demo_settings(data, out, clips, seed), json, quiet)

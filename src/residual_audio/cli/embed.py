@@ -9,6 +9,7 @@ import typer
 
 from residual_audio.cli import options
 from residual_audio.cli.output import print_json
+from residual_audio.cli.terminal import watching
 
 
 def run(
@@ -26,7 +27,8 @@ def run(
     from residual_audio.models.registry import load_model
 
     loaded = load_model(model, device)
-    done, skipped = embed_files(loaded, files, out, long, batch_size)
+    with watching(quiet or json) as progress:
+        done, skipped = embed_files(loaded, files, out, long, batch_size, progress)
     if json:
         print_json({"out": str(out), "n": len(done), "skipped": skipped})
     else:

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from residual_audio.cli import evaluation_inputs as inputs
-from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table, progress
+from residual_audio.cli import inputs, options
+from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.scores import finish, print_scores, shown
+from residual_audio.cli.terminal import watching
 
 
 def run(
@@ -17,8 +18,8 @@ def run(
         Literal["zero-shot", "retrieval"], typer.Option("--task", "-t", help="What to measure.")
     ] = "zero-shot",
     model: options.Models = ["nano"],  # noqa: B006, typer copies it
-    dataset: inputs.Datasets = ["synthetic"],  # noqa: B006
-    root: inputs.Roots = None,
+    dataset: options.Datasets = ["synthetic"],  # noqa: B006
+    root: options.Roots = None,
     prompts: Annotated[
         list[str] | None,
         typer.Option(
@@ -26,19 +27,17 @@ def run(
             help="dataset, plain, sound, ensemble … or a template with {}; repeat for an ensemble.",
         ),
     ] = None,
-    fold: inputs.Folds = None,
+    fold: options.Folds = None,
     limit: options.Limit = None,
     data_option: options.DataOption = None,
     long: options.Long = "first",
     device: options.Device = "auto",
     batch_size: options.BatchSize = 8,
     seed: options.Seed = 0,
-    resamples: inputs.Resamples = 1000,
-    log_items: Annotated[
-        bool, typer.Option("--log-items", help="Also write every item, as parquet.")
-    ] = False,
-    no_cache: inputs.NoCache = False,
-    out: inputs.ResultsOut = Path("results"),
+    resamples: options.Resamples = 1000,
+    log_items: options.LogItems = False,
+    no_cache: options.NoCache = False,
+    out: options.ResultsOut = Path("results"),
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -57,7 +56,8 @@ def run(
     results, paths = [], []
     for loaded in inputs.load_models(model, device):
         for data, split in sets:
-            with progress(f"{loaded.name} on {data.name}", len(data.clips), quiet or json) as bar:
+            with watching(quiet or json) as progress:
+                progress.step(f"{loaded.name} on {data.name}", len(data.clips))
                 common: dict[str, Any] = {
                     "split": split,
                     "long": long,
@@ -65,7 +65,7 @@ def run(
                     "cache": not no_cache,
                     "seed": seed,
                     "n_resamples": resamples,
-                    "advance": bar,
+                    "advance": progress.advance,
                 }
                 if task == "zero-shot":
                     chosen = find_prompts(prompts or ["dataset"], data.template)
@@ -86,9 +86,9 @@ def run(
     else:
         names = list(dict.fromkeys(score.name for found in results for score in found.scores))
         for way in ("t2a_", "a2t_") if task == "retrieval" else ("",):
-            inputs.print_scores(results, [name for name in names if name.startswith(way)])
+            print_scores(results, [name for name in names if name.startswith(way)])
         print_differences(differences)
-    inputs.finish(results, paths, json, quiet)
+    finish(results, paths, json, quiet)
 
 
 def print_differences(differences: list[dict[str, Any]]) -> None:
@@ -103,7 +103,7 @@ def print_differences(differences: list[dict[str, Any]]) -> None:
                 row["against"],
                 row["dataset"],
                 row["score"],
-                inputs.shown(row["value"], row["low"], row["high"]),
+                shown(row["value"], row["low"], row["high"]),
                 f"{row['p']:.3f}",
             ]
             for row in differences

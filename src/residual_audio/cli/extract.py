@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json, progress
+from residual_audio.cli.output import print_json
+from residual_audio.cli.terminal import watching
 
 SHOWN = 10  # reasons listed on a terminal; the clip index has every clip's own
 
@@ -69,41 +70,35 @@ def run(
 
     data = load_dataset(dataset, root, **options.parse_data_options(data_option))
     n_clips = len(data.select(limit=limit).clips)
-    with progress("extracting", n_clips, quiet or json) as advance:
+    with watching(quiet or json) as progress:
+        progress.step("extract", n_clips)
+        progress.keeps(f"finished shards are kept in {out}, the same command continues")
         shown = 0
 
         def report(done: int, total: int) -> None:
             nonlocal shown
-            advance(done - shown)
+            progress.advance(done - shown)
             shown = done
 
-        try:
-            found = extract(
-                model,
-                data,
-                out,
-                capture=capture,
-                limit=limit,
-                batch_size=batch_size,
-                shard_size=shard_size,
-                device=device,
-                long=long,
-                seed=seed,
-                n_threads=workers,
-                engine=engine,
-                processes=processes,
-                ray_address=ray_address,
-                overwrite=overwrite,
-                progress=report,
-                sample={"n_maps": n_maps, "n_token_clips": n_token_clips},
-            )
-        except KeyboardInterrupt:
-            typer.echo(
-                f"stopped after {shown} of {n_clips} clips; finished shards are kept in {out}, "
-                "the same command continues",
-                err=True,
-            )
-            raise typer.Exit(130) from None
+        found = extract(
+            model,
+            data,
+            out,
+            capture=capture,
+            limit=limit,
+            batch_size=batch_size,
+            shard_size=shard_size,
+            device=device,
+            long=long,
+            seed=seed,
+            n_threads=workers,
+            engine=engine,
+            processes=processes,
+            ray_address=ray_address,
+            overwrite=overwrite,
+            progress=report,
+            sample={"n_maps": n_maps, "n_token_clips": n_token_clips},
+        )
     summary = _summary(found, out)
     if json:
         print_json(summary)

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from residual_audio.cli import evaluation_inputs as inputs
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table, progress
+from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.scores import finish, print_scores, shown
+from residual_audio.cli.terminal import watching
 
 
 def run(
@@ -28,11 +29,11 @@ def run(
     device: options.Device = "auto",
     batch_size: options.BatchSize = 8,
     seed: options.Seed = 0,
-    no_cache: inputs.NoCache = False,
+    no_cache: options.NoCache = False,
     log_items: Annotated[
         bool, typer.Option("--log-items", help="Also write the score of every file, as parquet.")
     ] = False,
-    out: inputs.ResultsOut = Path("results"),
+    out: options.ResultsOut = Path("results"),
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -57,9 +58,12 @@ def run(
             raise InputError(f"'{source}' is not there")
     n_files = sum(len(audio_files(s)) for s in sources if s.is_dir())
     loaded = load_model(model, device)
-    with progress("embedding", n_files, quiet or json) as bar:
+    with watching(quiet or json) as progress:
+        progress.step("embedding", n_files)
         sides = [
-            fad.read_side(s, loaded, batch_size=batch_size, cache=not no_cache, advance=bar)
+            fad.read_side(
+                s, loaded, batch_size=batch_size, cache=not no_cache, advance=progress.advance
+            )
             for s in sources
         ]
     if save_stats is not None:
@@ -78,13 +82,13 @@ def run(
         print_json(result_to_dict(found.result))
     else:
         details, items = found.result.details, found.result.per_item or {}
-        inputs.print_scores([found.result])
+        print_scores([found.result])
         worst = sorted(zip(items["distance"], items["file"], strict=True), reverse=True)[:5]
         print_table(
             ["file", "distance", ""],
-            [[f, inputs.shown(d), "outlier" if f in details["outliers"] else ""] for d, f in worst],
+            [[f, shown(d), "outlier" if f in details["outliers"] else ""] for d, f in worst],
             "Furthest from the reference",
         )
         for warning in details["warnings"]:
             typer.echo(f"note: {warning}", err=True)
-    inputs.finish([found.result], [path], json, quiet)
+    finish([found.result], [path], json, quiet)

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from residual_audio.cli import evaluation_inputs as inputs
 from residual_audio.cli import options
 from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.scores import shown
 
 
 def run(
@@ -28,11 +28,11 @@ def run(
         typer.Option("--screen/--no-screen", help="Leave out listeners by ITU-R BS.1534-3."),
     ] = True,
     seed: options.Seed = 0,
-    resamples: inputs.Resamples = 2000,
+    resamples: options.Resamples = 2000,
     log_items: Annotated[
         bool, typer.Option("--log-items", help="Also write the ratings used, without identities.")
     ] = False,
-    out: inputs.ResultsOut = Path("results"),
+    out: options.ResultsOut = Path("results"),
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -67,8 +67,8 @@ def run(
         rows.append(
             [
                 system,
-                inputs.shown(mean.value, mean.low, mean.high),
-                inputs.shown(median.value, median.low, median.high),
+                shown(mean.value, mean.low, mean.high),
+                shown(median.value, median.low, median.high),
                 mean.n,
             ]
         )
@@ -83,8 +83,8 @@ def run(
             [
                 row["a"],
                 row["b"],
-                inputs.shown(row["difference"]),
-                inputs.shown(row["rank_biserial"]),
+                shown(row["difference"]),
+                shown(row["rank_biserial"]),
                 f"{row['p']:.4f}",
                 f"{row['p_holm']:.4f}",
                 row["n"],

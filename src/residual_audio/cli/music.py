@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from residual_audio.cli import evaluation_inputs as inputs
 from residual_audio.cli import options
 from residual_audio.cli.default_group import DefaultGroup
-from residual_audio.cli.output import print_json, print_table, progress
+from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.scores import finish, print_scores, shown
+from residual_audio.cli.terminal import watching
 
 
 class _MusicGroup(DefaultGroup):
@@ -35,11 +36,11 @@ def symbolic(
         float, typer.Option("--segment-beats", min=0.25, help="Length of a segment (structure).")
     ] = 4.0,
     seed: options.Seed = 0,
-    resamples: inputs.Resamples = 1000,
+    resamples: options.Resamples = 1000,
     log_items: Annotated[
         bool, typer.Option("--log-items", help="Also write every file's descriptors, as parquet.")
     ] = False,
-    out: inputs.ResultsOut = Path("results"),
+    out: options.ResultsOut = Path("results"),
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -64,7 +65,7 @@ def symbolic(
         print_table(
             ["between the folders", "value"],
             [
-                [name, inputs.shown(s.value, s.low, s.high)]
+                [name, shown(s.value, s.low, s.high)]
                 for name, s in of.items()
                 if not name.endswith("_difference")
             ],
@@ -76,12 +77,12 @@ def symbolic(
             rows.append(
                 [
                     row["descriptor"],
-                    *(inputs.shown(s["mean"], s["low"], s["high"]) for s in sides),
-                    inputs.shown(difference.value, difference.low, difference.high),
+                    *(shown(s["mean"], s["low"], s["high"]) for s in sides),
+                    shown(difference.value, difference.low, difference.high),
                 ]
             )
         print_table(["descriptor", "reference", "generated", "difference"], rows)
-    inputs.finish([found], [path], json, quiet)
+    finish([found], [path], json, quiet)
 
 
 @app.command("clap-score")
@@ -95,11 +96,11 @@ def clap_score(
     device: options.Device = "auto",
     batch_size: options.BatchSize = 8,
     seed: options.Seed = 0,
-    no_cache: inputs.NoCache = False,
+    no_cache: options.NoCache = False,
     log_items: Annotated[
         bool, typer.Option("--log-items", help="Also write the score of every file, as parquet.")
     ] = False,
-    out: inputs.ResultsOut = Path("results"),
+    out: options.ResultsOut = Path("results"),
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -110,7 +111,8 @@ def clap_score(
 
     items = scores.read_prompts(prompts or folder, folder)
     loaded = load_model(model, device)
-    with progress("embedding", len(items), quiet or json) as bar:
+    with watching(quiet or json) as progress:
+        progress.step("embedding", len(items))
         found = scores.clap_score(
             loaded,
             items,
@@ -119,14 +121,14 @@ def clap_score(
             batch_size=batch_size,
             cache=not no_cache,
             seed=seed,
-            advance=bar,
+            advance=progress.advance,
         )
     path = write_result(found, out, items=log_items)
     if json:
         print_json(result_to_dict(found, items=False))
     else:
-        inputs.print_scores([found])
-    inputs.finish([found], [path], json, quiet)
+        print_scores([found])
+    finish([found], [path], json, quiet)
 
 
 @app.command("report")
@@ -142,8 +144,8 @@ def report(
     device: options.Device = "auto",
     batch_size: options.BatchSize = 8,
     seed: options.Seed = 0,
-    no_cache: inputs.NoCache = False,
-    out: inputs.ResultsOut = Path("results"),
+    no_cache: options.NoCache = False,
+    out: options.ResultsOut = Path("results"),
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -159,7 +161,8 @@ def report(
         from residual_audio.models.registry import load_model
 
         loaded = load_model(model, device)
-    with progress("embedding", None, quiet or json) as bar:
+    with watching(quiet or json) as progress:
+        progress.step("embedding", None)
         found = music_report.run_study(
             asked,
             loaded,
@@ -168,7 +171,7 @@ def report(
             batch_size=batch_size,
             cache=not no_cache,
             seed=seed,
-            advance=bar,
+            advance=progress.advance,
         )
     for result in found.results:
         write_result(result, out)
@@ -189,17 +192,17 @@ def report(
     if json:
         print_json(json_ready(document))
     else:
-        shown = [n for n in (*music_report.COLUMNS, "listeners") if n in found.measures]
+        listed = [n for n in (*music_report.COLUMNS, "listeners") if n in found.measures]
         print_table(
-            ["system", *shown],
+            ["system", *listed],
             [
                 [
                     system,
                     *(
-                        inputs.shown(s.value, s.low, s.high)
+                        shown(s.value, s.low, s.high)
                         if (s := found.measures[name].get(system))
                         else "–"
-                        for name in shown
+                        for name in listed
                     ),
                 ]
                 for system in found.systems
@@ -211,8 +214,8 @@ def report(
                 [
                     [
                         row["measure"],
-                        inputs.shown(row["agreement"]),
-                        inputs.shown(row["p_permutation"]),
+                        shown(row["agreement"]),
+                        shown(row["p_permutation"]),
                         row["n_systems"],
                     ]
                     for row in found.correlations
@@ -220,4 +223,4 @@ def report(
             )
         for warning in found.warnings:
             typer.echo(f"note: {warning}", err=True)
-    inputs.finish(found.results, [path], json, quiet)
+    finish(found.results, [path], json, quiet)

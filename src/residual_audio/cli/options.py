@@ -21,6 +21,35 @@ Dataset = Annotated[
     str, typer.Option("--dataset", "-d", help="Name of a data set (see `datasets`).")
 ]
 Root = Annotated[Path | None, typer.Option("--root", help="Folder of the data set.")]
+Datasets = Annotated[
+    list[str], typer.Option("--dataset", "-d", help="A data set; give it several times for more.")
+]
+Roots = Annotated[
+    list[Path] | None,
+    typer.Option("--root", help="Folder of each data set that needs one, in the same order."),
+]
+Folds = Annotated[
+    list[str] | None, typer.Option("--fold", help="Only this fold or split; may be repeated.")
+]
+NFolds = Annotated[
+    int, typer.Option("--folds", min=2, help="Grouped folds where there are no official ones.")
+]
+Run = Annotated[
+    Path, typer.Argument(help="Run folder with a store that has heads and direct (see `extract`).")
+]
+ModelOfStore = Annotated[
+    str | None,
+    typer.Option(
+        "--model", "-m", help="The model that made the store, if it goes by another name."
+    ),
+]
+Prompts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prompts",
+        help="dataset, plain, sound, ensemble … or a template with {}; repeat for an ensemble.",
+    ),
+]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="Clips in one forward pass.")]
 Limit = Annotated[
@@ -35,8 +64,19 @@ DataOption = Annotated[
     list[str] | None,
     typer.Option("--data-option", help="Option of the data set, as name=value (`datasets show`)."),
 ]
+NoCache = Annotated[
+    bool, typer.Option("--no-cache", help="Neither read nor write cached embeddings.")
+]
+Resamples = Annotated[
+    int, typer.Option("--resamples", min=10, help="Bootstrap resamples behind each interval.")
+]
+LogItems = Annotated[bool, typer.Option("--log-items", help="Also write every item, as parquet.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Where to write.")]
+RunOut = Annotated[Path, typer.Option("--out", "-o", help="Run folder; the store goes below it.")]
+ResultsOut = Annotated[
+    Path, typer.Option("--out", "-o", help="Folder for the result files (one JSON each).")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results.")]
 

@@ -1,20 +1,16 @@
-"""What commands print: tables for people, JSON for programs, progress on a terminal only."""
+"""What commands print: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-
-class Advance(Protocol):
-    """Tell the bar that `n` more are done."""
-
-    def __call__(self, n: int = 1) -> None: ...
+if TYPE_CHECKING:
+    from residual_audio.table import Table
 
 
 def print_json(value: Any) -> None:
@@ -28,9 +24,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: st
     """A table as wide as the terminal, or as it needs to be in a pipe."""
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Table as Drawn
 
-    table = Table(title=escape(title) or None, title_justify="left", header_style="bold")
+    table = Drawn(title=escape(title) or None, title_justify="left", header_style="bold")
     for column in columns:
         table.add_column(escape(column))
     for row in rows:
@@ -39,36 +35,15 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: st
     console.print(table)
 
 
-@contextmanager
-def progress(label: str, total: int | None, quiet: bool = False) -> Iterator[Advance]:
-    """A bar with rate and time left on a terminal; nothing elsewhere."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda n=1: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
+def show_table(table: Table, columns: Sequence[str], limit: int | None = None) -> None:
+    """Some columns of a table on the terminal."""
+    rows = [[_cell(row.get(c)) for c in columns] for row in list(table.rows())[:limit]]
+    print_table(columns, rows, table.caption)
 
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text(f"{task.speed:.1f}/s" if task.speed else "–/s")
 
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        Rate(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-    )
-    with bar:
-        task = bar.add_task(label, total=total)
-        yield lambda n=1: bar.advance(task, n)
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        if value != value:
+            return "–"
+        return f"{value:.4f}" if abs(value) < 100 else f"{value:.0f}"
+    return str(value)

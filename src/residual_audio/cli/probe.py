@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from residual_audio.cli import evaluation_inputs as inputs
-from residual_audio.cli import options
+from residual_audio.cli import inputs, options
 from residual_audio.cli.default_group import DefaultGroup
-from residual_audio.cli.output import print_json, print_table, progress
+from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.scores import shown
+from residual_audio.cli.terminal import watching
 
 
 class _ProbeGroup(DefaultGroup):
@@ -42,11 +43,11 @@ def measure(
     dataset: Annotated[
         list[str] | None, typer.Option("--dataset", "-d", help="Data set to embed; repeatable.")
     ] = None,
-    root: inputs.Roots = None,
+    root: options.Roots = None,
     prompts: Annotated[
         list[str] | None, typer.Option("--prompts", help="Prompts where the text is classes.")
     ] = None,
-    fold: inputs.Folds = None,
+    fold: options.Folds = None,
     limit: options.Limit = None,
     data_option: options.DataOption = None,
     n: Annotated[
@@ -59,7 +60,7 @@ def measure(
     device: options.Device = "auto",
     batch_size: options.BatchSize = 8,
     seed: options.Seed = 0,
-    no_cache: inputs.NoCache = False,
+    no_cache: options.NoCache = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -95,7 +96,8 @@ def measure(
             for data, split in sets:
                 chosen = find_prompts(prompts or ["dataset"], data.template)
                 label = f"{loaded.name} on {data.name}"
-                with progress(label, len(data.clips), quiet or json) as bar:
+                with watching(quiet or json) as progress:
+                    progress.step(label, len(data.clips))
                     clouds.append(
                         clouds_of_model(
                             loaded,
@@ -105,13 +107,14 @@ def measure(
                             long=long,
                             batch_size=batch_size,
                             cache=not no_cache,
-                            advance=bar,
+                            advance=progress.advance,
                         )
                     )
     if not clouds:
         raise InputError("nothing to probe: give a run, files of embeddings, or --model/--dataset")
-    with progress("half-samples", halves * len(clouds), quiet or json) as bar:
-        results = probe_matched(clouds, n=n, n_halves=halves, seed=seed, advance=bar)
+    with watching(quiet or json) as progress:
+        progress.step("half-samples", halves * len(clouds))
+        results = probe_matched(clouds, n=n, n_halves=halves, seed=seed, advance=progress.advance)
     folders = [source / "results" if source.is_dir() else Path("results") for source in files]
     folders += [Path("results")] * (len(clouds) - len(files))
     paths = [
@@ -136,10 +139,7 @@ def _print_probes(results: list[Any]) -> None:
     rows = [
         [
             name,
-            *(
-                inputs.shown(s.value, s.low, s.high) if (s := of.get(name)) else "–"
-                for of in scores
-            ),
+            *(shown(s.value, s.low, s.high) if (s := of.get(name)) else "–" for of in scores),
         ]
         for name in names
     ]
@@ -227,8 +227,8 @@ def study(
                     f"{row.p_spearman_permutation:.3f}",
                     f"{row.pearson:+.3f}",
                     f"{row.p_pearson:.3f}",
-                    inputs.shown(row.pearson_within),
-                    inputs.shown(row.p_within),
+                    shown(row.pearson_within),
+                    shown(row.p_within),
                     row.n,
                 ]
                 for row in found.rows

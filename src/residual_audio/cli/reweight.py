@@ -8,14 +8,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.intervention_inputs import (
-    AsModel,
-    Folds,
-    Run,
-    load_passes_of,
-    show_table,
-)
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.inputs import load_passes_of
+from residual_audio.cli.output import print_json, print_table, show_table
+from residual_audio.cli.terminal import watching
 
 app = typer.Typer(
     help="ResiDual: reweight the principal components of heads, and judge it honestly.",
@@ -33,11 +28,9 @@ Components_ = Annotated[
 
 @app.command("compare")
 def compare(
-    run: Run,
-    fold: Folds = None,
-    folds: Annotated[
-        int, typer.Option("--folds", min=2, help="Grouped folds where there are no official ones.")
-    ] = 5,
+    run: options.Run,
+    fold: options.Folds = None,
+    folds: options.NFolds = 5,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Repeat with so many seeds.")] = 1,
     shots: Annotated[
         str | None, typer.Option("--shots", help="Few-shot curves, e.g. 1,2,4,8,16.")
@@ -58,7 +51,7 @@ def compare(
         str | None,
         typer.Option("--ensemble", help="Named prompt ensemble to add (loads the text side)."),
     ] = None,
-    model: AsModel = None,
+    model: options.ModelOfStore = None,
     root: options.Root = None,
     data_option: options.DataOption = None,
     device: options.Device = "auto",
@@ -74,26 +67,26 @@ def compare(
     from residual_audio.store import open_store
 
     store = open_store(run)
-    more = None
-    if network:
-        from residual_audio.adaptation.network_methods import network_methods
+    with watching(quiet or json) as progress:
+        more = None
+        if network:
+            from residual_audio.adaptation.network_methods import network_methods
 
-        given = options.parse_data_options(data_option)
-        rows = rows_of(store, fold)
-        passes = load_passes_of(store, rows, model, root, given, device, quiet or json)
-        more = lambda problem: network_methods(problem, passes)  # noqa: E731
-    found = adapt(
-        store,
-        folds=fold,
-        n_folds=folds,
-        seeds=range(seed, seed + seeds),
-        shots=[int(n) for n in shots.split(",")] if shots else (),
-        names=method,
-        ensemble=_ensemble(store, ensemble, model, device) if ensemble else None,
-        more=more,
-        allow_missing=allow_missing,
-        progress=None if quiet or json else lambda what: typer.echo(f"… {what}", err=True),
-    )
+            rows = rows_of(store, fold)
+            passes = load_passes_of(store, rows, model, root, data_option, device, progress)
+            more = lambda problem: network_methods(problem, passes)  # noqa: E731
+        found = adapt(
+            store,
+            folds=fold,
+            n_folds=folds,
+            seeds=range(seed, seed + seeds),
+            shots=[int(n) for n in shots.split(",")] if shots else (),
+            names=method,
+            ensemble=_ensemble(store, ensemble, model, device) if ensemble else None,
+            more=more,
+            allow_missing=allow_missing,
+            progress=progress.step,
+        )
     from residual_audio.report.write import write_tables
 
     written = write_tables(run, found.tables)
@@ -119,7 +112,7 @@ def _ensemble(store: Any, name: str, model: str | None, device: str) -> Any:
 
 @app.command("fit")
 def fit(
-    run: Run,
+    run: options.Run,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the gains.")],
     path: Annotated[
         Literal["direct", "network"],
@@ -144,8 +137,8 @@ def fit(
     l1: Annotated[float, typer.Option("--l1", min=0.0, help="Few gains move.")] = 0.0,
     l2: Annotated[float, typer.Option("--l2", min=0.0, help="Gains stay near 1.")] = 0.0,
     non_negative: Annotated[bool, typer.Option("--non-negative")] = False,
-    fold: Folds = None,
-    model: AsModel = None,
+    fold: options.Folds = None,
+    model: options.ModelOfStore = None,
     root: options.Root = None,
     data_option: options.DataOption = None,
     device: options.Device = "auto",
@@ -191,14 +184,15 @@ def fit(
     else:
         from residual_audio.adaptation.network_methods import GAINS, NetworkResidual, Rooms
 
-        given = options.parse_data_options(data_option)
         rows = rows_of(store, fold)
-        passes = load_passes_of(store, rows, model, root, given, device, quiet or json)
-        settings = replace(GAINS, **changes)
-        inside = NetworkResidual(
-            Rooms(passes), unit, wanted, parts, "pca", keep_mean, mean_gains, settings
-        )
-        found = fit_whole(store, inside, folds=fold, seed=seed)  # type: ignore[arg-type]
+        with watching(quiet or json) as progress:
+            passes = load_passes_of(store, rows, model, root, data_option, device, progress)
+            settings = replace(GAINS, **changes)
+            inside = NetworkResidual(
+                Rooms(passes), unit, wanted, parts, "pca", keep_mean, mean_gains, settings
+            )
+            progress.step("fitting inside the encoder")
+            found = fit_whole(store, inside, folds=fold, seed=seed)  # type: ignore[arg-type]
     written = save_gains(found, out)
     if json:
         print_json({"out": str(written), "gains": n_gains(found), "moved": moved(found)})
@@ -214,10 +208,10 @@ def fit(
 
 @app.command("retention")
 def retention(
-    run: Run,
-    fold: Folds = None,
-    folds: Annotated[int, typer.Option("--folds", min=2)] = 5,
-    model: AsModel = None,
+    run: options.Run,
+    fold: options.Folds = None,
+    folds: options.NFolds = 5,
+    model: options.ModelOfStore = None,
     root: options.Root = None,
     data_option: options.DataOption = None,
     device: options.Device = "auto",
@@ -236,17 +230,17 @@ def retention(
     from residual_audio.store import open_store
 
     store = open_store(run)
-    given = options.parse_data_options(data_option)
     rows = rows_of(store, fold)
-    passes = load_passes_of(store, rows, model, root, given, device, quiet or json)
-    tables = retain_and_prune(
-        store,
-        passes,
-        folds=fold,
-        n_folds=folds,
-        seed=seed,
-        progress=None if quiet or json else lambda what: typer.echo(f"… {what}", err=True),
-    )
+    with watching(quiet or json) as progress:
+        passes = load_passes_of(store, rows, model, root, data_option, device, progress)
+        tables = retain_and_prune(
+            store,
+            passes,
+            folds=fold,
+            n_folds=folds,
+            seed=seed,
+            progress=progress.step,
+        )
     written = write_tables(run, tables)
     if json:
         print_json({table.name: list(table.rows()) for table in tables})
@@ -261,9 +255,9 @@ def retention(
 def transfer(
     gains: Annotated[Path, typer.Argument(help="Gains written by `reweight fit`.")],
     runs: Annotated[list[Path], typer.Argument(help="Runs of the same model on other data sets.")],
-    fold: Folds = None,
+    fold: options.Folds = None,
     root: options.Root = None,
-    model: AsModel = None,
+    model: options.ModelOfStore = None,
     data_option: options.DataOption = None,
     device: options.Device = "auto",
     json: options.Json = False,
@@ -282,8 +276,8 @@ def transfer(
         clips = rows_of(store, fold)
         passes = None
         if loaded.path == "network":
-            given = options.parse_data_options(data_option)
-            passes = load_passes_of(store, clips, model, root, given, device, json)
+            with watching(json) as progress:
+                passes = load_passes_of(store, clips, model, root, data_option, device, progress)
         rows.append(apply(problem_of(store, clips), loaded, passes))
     if json:
         print_json(rows)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table, progress
+from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
-    from residual_audio.pipeline.run import Finished, Job
+    from residual_audio.pipeline.run import Finished
+    from residual_audio.pipeline.settings import RunSettings
 
 
 def run(
@@ -24,9 +26,7 @@ def run(
     device: options.Device = "auto",
     batch_size: options.BatchSize = 8,
     seed: options.Seed = 0,
-    folds: Annotated[
-        int, typer.Option("--folds", min=2, help="Grouped folds where there are no official ones.")
-    ] = 5,
+    folds: options.NFolds = 5,
     exact: Annotated[
         int, typer.Option("--exact", min=0, help="Clips on which blocks are ablated exactly.")
     ] = 64,
@@ -37,9 +37,9 @@ def run(
 
     Steps that are up to date are skipped. Exit code 3: done, but some clips were skipped.
     """
-    from residual_audio.pipeline.run import Job
+    from residual_audio.pipeline.settings import RunSettings
 
-    job = Job(
+    settings = RunSettings(
         model=model,
         dataset=dataset,
         out=out,
@@ -52,31 +52,21 @@ def run(
         n_folds=folds,
         n_exact=exact,
     )
-    finished = carry_out(job, quiet or json)
+    carry_out(settings, json, quiet)
+
+
+def carry_out(settings: RunSettings, json: bool, quiet: bool) -> None:
+    """Run with a line a step, print what was found; exit 3 where clips were skipped."""
+    from residual_audio.pipeline.run import run as run_all
+
+    with watching(quiet or json) as progress:
+        finished = run_all(settings, progress)
     if json:
         print_json(summary(finished))
     else:
         show(finished, quiet)
     if finished.skipped:
         raise typer.Exit(3)
-
-
-def carry_out(job: Job, quiet: bool) -> Finished:
-    """Run with one line a step, and a bar while clips are read."""
-    from dataclasses import replace
-
-    from residual_audio.pipeline.run import run as run_job
-
-    echo = (lambda line: None) if quiet else (lambda line: typer.echo(line, err=True))
-    with progress("extracting", None, quiet) as advance:
-        shown = 0
-
-        def report(done: int, total: int) -> None:
-            nonlocal shown
-            advance(done - shown)
-            shown = done
-
-        return run_job(replace(job, progress=report), echo)
 
 
 def show(finished: Finished, quiet: bool = False) -> None:
@@ -92,7 +82,7 @@ def show(finished: Finished, quiet: bool = False) -> None:
         print_table(columns, rows, "On grouped folds; what is trained never sees the tested fold")
     if not quiet and finished.zero_shot is not None:
         rows = [
-            [s.name, f"{s.value:.3f}", f"{s.low:.3f} – {s.high:.3f}", s.n, _chance(s.chance)]
+            [s.name, f"{s.value:.3f}", f"{s.low:.3f} – {s.high:.3f}", str(s.n), _chance(s.chance)]
             for s in finished.zero_shot.scores
         ]
         print_table(["zero-shot", "value", "95% interval", "n", "chance"], rows)

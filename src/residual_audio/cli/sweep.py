@@ -7,27 +7,20 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.intervention_inputs import (
-    AsModel,
-    Folds,
-    Run,
-    load_passes_of,
-    show_table,
-)
-from residual_audio.cli.output import print_json
+from residual_audio.cli.inputs import load_passes_of
+from residual_audio.cli.output import print_json, show_table
+from residual_audio.cli.terminal import watching
 
 
 def run(
-    run: Run,
+    run: options.Run,
     trials: Annotated[int, typer.Option("--trials", min=1, help="Trials an outer fold.")] = 30,
-    fold: Folds = None,
-    folds: Annotated[
-        int, typer.Option("--folds", min=2, help="Grouped folds where there are no official ones.")
-    ] = 5,
+    fold: options.Folds = None,
+    folds: options.NFolds = 5,
     network: Annotated[
         bool, typer.Option("--network", help="Search both paths; the second runs the encoder.")
     ] = False,
-    model: AsModel = None,
+    model: options.ModelOfStore = None,
     root: options.Root = None,
     data_option: options.DataOption = None,
     device: options.Device = "auto",
@@ -50,19 +43,21 @@ def run(
     store = open_store(run)
     rows = rows_of(store, fold)
     problem = problem_of(store, rows)
-    passes = None
-    if network:
-        given = options.parse_data_options(data_option)
-        passes = load_passes_of(store, rows, model, root, given, device, quiet or json)
-    found, outer = sweep(
-        problem,
-        folds_of(problem.clips, folds, seed),
-        run / "sweeps" / ("both.db" if network else "direct.db"),
-        n_trials=trials,
-        seed=seed,
-        passes=passes,
-        progress=None if quiet or json else lambda what: typer.echo(f"… {what}", err=True),
-    )
+    database = run / "sweeps" / ("both.db" if network else "direct.db")
+    with watching(quiet or json) as progress:
+        progress.keeps(f"finished trials are kept in {database}, the same command continues")
+        passes = None
+        if network:
+            passes = load_passes_of(store, rows, model, root, data_option, device, progress)
+        found, outer = sweep(
+            problem,
+            folds_of(problem.clips, folds, seed),
+            database,
+            n_trials=trials,
+            seed=seed,
+            passes=passes,
+            progress=progress.step,
+        )
     tables = [
         from_rows("sweep_trials", found, "Trials, by held-out accuracy inside the training part"),
         from_rows("sweep_folds", outer, "Nested: chosen on the training part, scored on the test"),

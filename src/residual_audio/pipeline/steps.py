@@ -5,56 +5,79 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from residual_audio import __version__
 from residual_audio.files import json_ready, read_json, write_json
+from residual_audio.progress import SILENT, Progress
+from residual_audio.provenance import sha256_file
 
 RECORD = "steps.json"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a step wrote, and one line about what it found."""
+
+    files: Iterable[Path]
+    line: str
 
 
 class Steps:
     """The record of a run's finished steps, kept in `run/steps.json`."""
 
-    def __init__(self, run: Path, echo: Callable[[str], None]) -> None:
+    def __init__(self, run: Path, progress: Progress = SILENT) -> None:
         self.run = run
-        self.echo = echo
+        self.progress = progress
         self._path = run / RECORD
         found = read_json(self._path) if self._path.is_file() else {}
-        self.record: dict[str, dict[str, Any]] = found if isinstance(found, dict) else {}
+        self._record: dict[str, dict[str, Any]] = found if isinstance(found, dict) else {}
 
-    def do(self, name: str, rests_on: Any, work: Callable[[], tuple[Iterable[Path], str]]) -> bool:
-        """Do a step unless it is up to date; `work` gives the files it wrote and one line to print.
+    def do(self, name: str, rests_on: Any, work: Callable[[], Done]) -> bool:
+        """Do a step unless it is up to date: same ground, and its files as it wrote them.
 
         A step that fails leaves no record, so the next run does it again.
         """
         key = digest({"version": __version__, "rests_on": rests_on})
-        before = self.record.get(name)
-        if before is not None and before["key"] == key and self._all_there(before["files"]):
-            self.echo(f"{name:9} up to date · {before['line']}")
+        before = self._record.get(name)
+        if before is not None and before["key"] == key and self._as_written(before["files"]):
+            self.progress.note(f"{name:9} up to date · {before['line']}")
             return False
         start = time.perf_counter()
-        self.record.pop(name, None)
-        files, line = work()
+        self.forget(name)
+        done = work()
         seconds = time.perf_counter() - start
-        self.record[name] = {
+        self._record[name] = {
             "key": key,
-            "files": sorted(str(path.relative_to(self.run)) for path in files),
-            "line": line,
+            "files": {
+                str(path.relative_to(self.run)): sha256_file(path) for path in sorted(done.files)
+            },
+            "line": done.line,
             "seconds": round(seconds, 3),
         }
-        write_json(self._path, self.record)
-        self.echo(f"{name:9} {seconds:6.1f} s · {line}")
+        write_json(self._path, self._record)
+        self.progress.note(f"{name:9} {seconds:6.1f} s · {done.line}")
         return True
 
-    def _all_there(self, files: Iterable[str]) -> bool:
-        return all((self.run / name).is_file() for name in files)
+    def forget(self, name: str) -> None:
+        """A step that was not finished is not up to date."""
+        if self._record.pop(name, None) is not None:
+            write_json(self._path, self._record)
 
     @property
-    def seconds(self) -> float:
-        return sum(float(step["seconds"]) for step in self.record.values())
+    def lines(self) -> dict[str, str]:
+        """Finished step → what it found."""
+        return {name: step["line"] for name, step in self._record.items()}
+
+    def _as_written(self, files: Any) -> bool:
+        """Another command may have put a part of a table in the place of the whole."""
+        return isinstance(files, Mapping) and all(
+            (self.run / name).is_file() and sha256_file(self.run / name) == sha256
+            for name, sha256 in files.items()
+        )
 
 
 def digest(value: Any) -> str:
@@ -66,7 +89,4 @@ def digest(value: Any) -> str:
 def contents(folder: Path, *patterns: str) -> dict[str, str]:
     """sha256 of the files below a folder, for steps that rest on them."""
     found = sorted(path for pattern in patterns for path in folder.glob(pattern) if path.is_file())
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in found
-    }
+    return {str(path.relative_to(folder)): sha256_file(path) for path in found}

@@ -2,43 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from residual_audio.pipeline.previews import choose
-from residual_audio.pipeline.steps import Steps, contents, digest
+from residual_audio.pipeline.steps import Done, Steps, contents, digest
+from residual_audio.progress import Progress
+
+
+class _Heard(Progress):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, line: str) -> None:
+        self.lines.append(line)
 
 
 def test_a_step_is_skipped_until_its_ground_or_its_files_change(tmp_path: Path) -> None:
-    lines: list[str] = []
+    heard = _Heard()
     calls: list[int] = []
+    out = tmp_path / "out.csv"
 
-    def work() -> tuple[Iterable[Path], str]:
+    def work() -> Done:
         calls.append(1)
-        out = tmp_path / "out.csv"
         out.write_text("x")
-        return [out], "one file"
+        return Done([out], "one file")
 
-    assert Steps(tmp_path, lines.append).do("analyse", {"store": "a"}, work)
-    assert not Steps(tmp_path, lines.append).do("analyse", {"store": "a"}, work)
-    assert "up to date" in lines[-1]
-    assert Steps(tmp_path, lines.append).do("analyse", {"store": "b"}, work)
-    (tmp_path / "out.csv").unlink()
-    assert Steps(tmp_path, lines.append).do("analyse", {"store": "b"}, work)
+    assert Steps(tmp_path, heard).do("analyse", {"store": "a"}, work)
+    assert not Steps(tmp_path, heard).do("analyse", {"store": "a"}, work)
+    assert "up to date" in heard.lines[-1]
+    assert Steps(tmp_path, heard).do("analyse", {"store": "b"}, work)
+    out.unlink()
+    assert Steps(tmp_path, heard).do("analyse", {"store": "b"}, work)
     assert len(calls) == 3
 
 
+def test_a_table_that_another_command_replaced_is_made_again(tmp_path: Path) -> None:
+    table = tmp_path / "tables" / "adapted.csv"
+    table.parent.mkdir()
+
+    def work() -> Done:
+        table.write_text("all methods")
+        return Done([table], "table")
+
+    Steps(tmp_path).do("reweight", 1, work)
+    table.write_text("one method")
+    assert Steps(tmp_path).do("reweight", 1, work)
+    assert table.read_text() == "all methods"
+
+
 def test_a_failed_step_leaves_no_record(tmp_path: Path) -> None:
-    def fail() -> tuple[Iterable[Path], str]:
+    def fail() -> Done:
         raise ValueError("no")
 
-    steps = Steps(tmp_path, lambda line: None)
-    steps.do("a", 1, lambda: ([], "fine"))
+    Steps(tmp_path).do("a", 1, lambda: Done([], "fine"))
     with pytest.raises(ValueError, match="no"):
-        steps.do("a", 2, fail)
-    assert Steps(tmp_path, lambda line: None).do("a", 2, lambda: ([], "again"))
+        Steps(tmp_path).do("a", 2, fail)
+    # the first record is gone from the disk, too: its files may have been half replaced
+    assert Steps(tmp_path).do("a", 1, lambda: Done([], "again"))
 
 
 def test_digest_and_contents_follow_the_bytes(tmp_path: Path) -> None:

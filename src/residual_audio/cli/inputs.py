@@ -1,0 +1,84 @@
+"""What several commands load before they work: data sets, models, the sounds behind a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from residual_audio.cli import options
+
+if TYPE_CHECKING:
+    from residual_audio.data.base import Dataset
+    from residual_audio.models.clap import AudioTextModel
+    from residual_audio.passes.kept import Passes
+    from residual_audio.progress import Progress
+    from residual_audio.store import Store
+
+
+def load_datasets(
+    names: Sequence[str],
+    roots: Sequence[Path] | None,
+    data_options: list[str] | None,
+    folds: Sequence[str] | None,
+    limit: int | None,
+) -> list[tuple[Dataset, str]]:
+    """Data sets with the name of the part that is used."""
+    from residual_audio.data.registry import dataset_card, load_dataset
+    from residual_audio.errors import InputError
+
+    given = options.parse_data_options(data_options)
+    waiting = list(roots or [])
+    needing = [name for name in names if name != "synthetic"]
+    if len(waiting) > len(needing):
+        raise InputError(
+            f"{len(waiting)} --root were given for {len(needing)} data sets that need one"
+        )
+    found = []
+    for name in names:
+        root = waiting.pop(0) if name != "synthetic" and waiting else None
+        # with several data sets an option goes to those that know it
+        known = set(dataset_card(name).options)
+        mine = given if len(names) == 1 else {k: v for k, v in given.items() if k in known}
+        whole = load_dataset(name, root, **mine)
+        data = whole.select(folds=folds or None, limit=limit)
+        found.append((data, _split(folds, given.get("kind"), limit, len(data), len(whole))))
+    return found
+
+
+def _split(folds: Sequence[str] | None, kind: Any, limit: int | None, n: int, n_whole: int) -> str:
+    parts = [str(kind)] if kind else []
+    parts += [f"fold {'+'.join(folds)}"] if folds else []
+    parts += [f"partial {n} of {n_whole}"] if limit is not None and n < n_whole else []
+    return ", ".join(parts) or "all"
+
+
+def load_models(names: Sequence[str], device: str) -> Iterator[AudioTextModel]:
+    """One at a time, so that several large models need not fit into memory together."""
+    from residual_audio.models.registry import load_model
+
+    for name in dict.fromkeys(names):
+        yield load_model(name, device)
+
+
+def load_passes_of(
+    store: Store,
+    rows: Any,
+    model: str | None,
+    root: Path | None,
+    data_option: list[str] | None,
+    device: str,
+    progress: Progress,
+) -> Passes:
+    """The model and data set that a store was made from, and the features of its clips."""
+    from residual_audio.data.registry import load_dataset
+    from residual_audio.models.registry import load_model
+    from residual_audio.passes.kept import load_passes
+    from residual_audio.passes.loop import Hearing
+
+    loaded = load_model(model or store.model_info.name, device)
+    dataset = load_dataset(store.dataset_info.name, root, **options.parse_data_options(data_option))
+    ids = [str(store.clips["id"][i]) for i in (range(len(store)) if rows is None else rows)]
+    heard = Hearing(store.run_info.long, batch_size=16)
+    sha256 = store.model_info.sha256
+    return load_passes(loaded, dataset, ids, heard, sha256=sha256, progress=progress)

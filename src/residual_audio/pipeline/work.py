@@ -1,0 +1,155 @@
+"""The steps of a run: each takes the workshop, writes files, and says in one line what it found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from residual_audio.pipeline.previews import choose, write_previews
+from residual_audio.pipeline.steps import Done
+from residual_audio.pipeline.workshop import Workshop
+
+if TYPE_CHECKING:
+    from residual_audio.types import Result
+
+CAPTURE = ("heads", "blocks", "stages", "direct", "moments", "attention", "tokens")
+QUICK_METHODS = ("ResiDual heads {3}", "ResiDual heads {0–3}", "coarse", "linear probe, joint")
+N_PREVIEWS = 8
+
+
+def extract_store(at: Workshop) -> str:
+    """The store, which knows itself what is up to date; one line about it."""
+    from residual_audio.extraction.extraction import extract
+
+    kinds = list(CAPTURE)
+    if not at.model.head.reads_latent:
+        kinds.remove("direct")  # its joint embedding is not a function of the latent
+    asked = at.settings
+    at.progress.step("extract", len(at.dataset.select(limit=asked.limit).clips))
+    at.progress.keeps(f"finished shards are kept in {at.out}, the same command continues")
+    shown = 0
+
+    def report(done: int, total: int) -> None:
+        nonlocal shown
+        at.progress.advance(done - shown)
+        shown = done
+
+    made = extract(
+        at.model,
+        at.dataset,
+        at.out,
+        capture=kinds,
+        limit=asked.limit,
+        batch_size=asked.batch_size,
+        seed=asked.seed,
+        progress=report,
+    )
+    state = f"{made.n_shards_made} shards made" if made.n_shards_made else "up to date"
+    skipped = f", {len(made.skipped)} skipped" if made.skipped else ""
+    return f"{made.n_ok} clips{skipped}, {state}"
+
+
+def analyse_store(at: Workshop) -> Done:
+    """Tables of every head, block and stage."""
+    from residual_audio.analysis.study import PARTS, Options, analyse
+    from residual_audio.report.write import write_analysis
+
+    slow = {"kernel", "intervals", "curves"} if at.settings.quick else set()
+    options = Options(parts=frozenset(PARTS) - slow, seed=at.settings.seed)
+    at.progress.step("analyse", len(options.parts - {"projected", "tokens", "kernel"}), "parts")
+    analysis = analyse(at.store, options, lambda part: at.progress.advance(int(part in PARTS)))
+    n_heads, n_tables = len(analysis.tables["heads"]), len(analysis.tables)
+    return Done(write_analysis(analysis, at.out), f"{n_heads} heads, {n_tables} tables")
+
+
+def ablate_store(at: Workshop) -> Done:
+    """What every part is worth on the direct path, and blocks exactly on some clips."""
+    from residual_audio.ablation.ablation import AblationSettings, ablate
+    from residual_audio.ablation.interventions import interventions_on
+    from residual_audio.passes.kept import load_passes
+    from residual_audio.passes.loop import Hearing
+    from residual_audio.report.write import write_tables
+
+    quick, store = at.settings.quick, at.store
+    levels = ("head", "attention") if quick else ("head", "attention", "mlp", "stage")
+    asked = AblationSettings(levels, curves=not quick)
+    tables = ablate(interventions_on(store), asked, at.progress)
+    n = min(at.settings.n_exact, len(store))
+    if n:
+        rows = np.linspace(0, len(store) - 1, n).round().astype(int)
+        ids = [str(store.clips["id"][i]) for i in rows]
+        heard = Hearing(store.run_info.long, batch_size=16)
+        sha256 = store.model_info.sha256
+        passes = load_passes(at.model, at.dataset, ids, heard, sha256=sha256, progress=at.progress)
+        exact = AblationSettings(("attention",), ("exact",), curves=False)
+        tables += ablate(interventions_on(store, rows, passes=passes), exact, at.progress)
+    return Done(write_tables(at.out, tables), f"{len(tables)} tables, blocks exactly on {n} clips")
+
+
+def reweight_store(at: Workshop) -> Done:
+    """Every adaptation from the store alone, on grouped folds."""
+    from residual_audio.adaptation.study import adapt
+    from residual_audio.report.write import write_tables
+    from residual_audio.results import write_result
+    from residual_audio.reweight.gain_files import save_gains
+
+    quick = at.settings.quick
+    found = adapt(
+        at.store,
+        n_folds=at.settings.n_folds,
+        seeds=(at.settings.seed,),
+        names=QUICK_METHODS if quick else None,
+        retention=not quick,
+        progress=_named(at, "reweight"),
+    )
+    written = write_tables(at.out, found.tables)
+    written.append(write_result(found.result, at.out / "results"))
+    for name, gains in found.gains.items():
+        written.append(save_gains(gains, at.out / "gains" / f"direct-fold-{name}"))
+    return Done(written, f"{len(found.rows)} methods on grouped folds")
+
+
+def evaluate_store(at: Workshop) -> Done:
+    """Zero-shot scores from the store, and clips to listen to."""
+    from residual_audio.evaluation import zero_shot
+    from residual_audio.results import write_result
+
+    at.progress.step("evaluate")
+    result = zero_shot.evaluate_store(at.store, seed=at.settings.seed)
+    written = [write_result(result, at.out / "results")]
+    written += write_previews(at.out, at.dataset, _listen_to(result, at.settings.seed))
+    top1 = result["top1"]
+    line = f"zero-shot top-1 {top1.value:.1%} [{top1.low:.1%}, {top1.high:.1%}], n = {top1.n}"
+    return Done(written, line)
+
+
+def _listen_to(result: Result, seed: int) -> list[dict[str, Any]]:
+    """Clips that were understood and clips that were not, with what the model heard."""
+    items = result.per_item or {}
+    correct = [a == b for a, b in zip(items["label"], items["predicted"], strict=True)]
+    return [
+        {
+            "id": items["id"][i],
+            "label": items["label"][i],
+            "prediction": items["predicted"][i],
+            "score": items["probability"][i] if correct[i] else None,
+        }
+        for i in choose(correct, N_PREVIEWS, seed)
+    ]
+
+
+def write_report(at: Workshop) -> Done:
+    """Figures and the page, from the files of the other steps."""
+    from residual_audio.report.figures import draw_all
+    from residual_audio.report.page import write_page
+
+    at.progress.step("report")
+    drawn = draw_all(at.out)
+    page = write_page(at.out)
+    n_figures = sum(path.suffix == ".png" for path in drawn)
+    return Done([*drawn, page], f"{n_figures} figures and {page.name}")
+
+
+def _named(at: Workshop, step: str) -> Any:
+    return lambda what: at.progress.step(f"{step}: {what}")

@@ -1,0 +1,45 @@
+"""What the steps of one run share: loaded once, and only if a step needs it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from residual_audio.pipeline.settings import RunSettings
+from residual_audio.progress import Progress
+
+if TYPE_CHECKING:
+    from residual_audio.data.base import Dataset
+    from residual_audio.models.clap import AudioTextModel
+    from residual_audio.store import Store
+
+
+class Workshop:
+    """Model, data set and store of a run under way."""
+
+    def __init__(self, settings: RunSettings, progress: Progress) -> None:
+        self.settings = settings
+        self.progress = progress
+        self.out: Path = settings.out.expanduser()
+        self.out.mkdir(parents=True, exist_ok=True)
+
+    @cached_property
+    def model(self) -> AudioTextModel:
+        from residual_audio.models.registry import load_model
+
+        return load_model(self.settings.model, self.settings.device)
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        from residual_audio.data.registry import load_dataset
+
+        asked = self.settings
+        return load_dataset(asked.dataset, asked.root, **asked.data_options)
+
+    @cached_property
+    def store(self) -> Store:
+        """There after the extraction."""
+        from residual_audio.store import open_store
+
+        return open_store(self.out)
