@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from residual_audio.errors import InputError, StoreError
 from residual_audio.judge.answers import Judge
@@ -51,10 +50,10 @@ def rows_of(
     return None if len(keep) == len(store) else keep
 
 
-def class_judge(store: Store, texts: Tensor | None = None) -> Judge:
-    """Answers by class, against the class prompts of the store (or other texts of the classes)."""
+def class_judge(store: Store) -> Judge:
+    """Answers by class, against the class prompts of the store."""
     classes = store.classes
-    found = store.class_embeddings() if texts is None else texts.numpy()
+    found = store.class_embeddings()
     if found is None:
         raise StoreError(
             "this store was made with a model that has no text side: there are no class prompts "

@@ -22,10 +22,9 @@ from residual_audio.adaptation.transfer import transfer
 from residual_audio.audio.specs import NANO
 from residual_audio.data.base import Dataset
 from residual_audio.data.registry import load_dataset
-from residual_audio.direct.joint_module import joint_head
 from residual_audio.errors import InputError, ModelError
 from residual_audio.extraction.extraction import extract
-from residual_audio.judge.of_store import caption_judge, class_judge, clips_of, rows_of
+from residual_audio.judge.of_store import class_judge
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT, HTSATConfig
@@ -95,18 +94,6 @@ def store(model, dataset, tmp_path_factory) -> Store:
 @pytest.fixture(scope="module")
 def passes(model, dataset, store):
     return load_passes(model, dataset, list(store.clips["id"]), Hearing(), sha256="c" * 64)
-
-
-def test_joint_head_and_answers_come_from_the_store(model, store):
-    head = joint_head(store)
-    latent = torch.from_numpy(np.array(store.latent()))
-    joint = head.from_latent(latent).numpy()
-    np.testing.assert_allclose(joint, store.embedding(unit=False), atol=1e-5)
-    judge = class_judge(store)
-    assert len(judge) == len(store)
-    assert len(clips_of(store)) == len(store)
-    assert clips_of(store)[0].label in store.classes
-    assert caption_judge(store).positive.any(1).all()
 
 
 def test_another_model_or_data_set_is_refused(model, dataset, store):
@@ -244,13 +231,6 @@ def test_a_sweep_searches_both_paths(store, passes, tmp_path):
     assert isinstance(outside, Residual)
     trials, _ = sweep(problem, folds, tmp_path / "s.db", n_trials=1, only=["1"], passes=passes)
     assert trials[0]["path"] in ("direct", "network")
-
-
-def test_rows_by_fold_and_limit(store):
-    assert rows_of(store) is None
-    assert len(rows_of(store, limit=5)) == 5
-    with pytest.raises(InputError, match="fold '9'"):
-        rows_of(store, ["9"])
 
 
 def test_one_class_and_no_labels_are_refused(store):
