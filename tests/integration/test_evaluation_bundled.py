@@ -10,10 +10,10 @@ import pytest
 from residual_audio.data.registry import load_dataset
 from residual_audio.embeddings.prompts import find_prompts
 from residual_audio.errors import ModelError
-from residual_audio.evaluation.compa import evaluate_compa
+from residual_audio.evaluation.composition import evaluate_compa
 from residual_audio.evaluation.retrieval import evaluate_retrieval
 from residual_audio.evaluation.zero_shot import evaluate_zero_shot
-from residual_audio.geometry.clouds import clouds_of_model
+from residual_audio.geometry.cloud_sources import clouds_of_model
 from residual_audio.geometry.probes import probe
 from residual_audio.models.registry import load_model
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from residual_audio.audio.windows import LongPolicy
 from residual_audio.data.base import Card, Dataset, Pair
 from residual_audio.errors import AudioError
 from residual_audio.types import Clip
@@ -28,24 +29,30 @@ class FakeModel:
     def __init__(self, name: str = "fake", texts: Mapping[str, np.ndarray] | None = None) -> None:
         self.name = name
         self.sha256 = hashlib.sha256(name.encode()).hexdigest()
-        self.text = object()
+        self.text: object | None = object()
         self.texts = dict(texts or {})
-        self.audio_calls = 0
+        self.windows_heard = 0
 
-    def embed_windows(self, waves: Tensor) -> Tensor:
-        self.audio_calls += len(waves)
-        return waves[:, :D]
-
-    def reads_s(self, long: str) -> float | None:
+    def reads_s(self, long: LongPolicy) -> float | None:
         return None
+
+    def embed_windows(self, waves: torch.Tensor) -> torch.Tensor:
+        self.windows_heard += len(waves)
+        return waves[:, :D]
 
     def embed_text(self, texts: Sequence[str]) -> np.ndarray:
         rows = np.stack([self.texts.get(text, text_vector(text)) for text in texts])
         return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
-    def windows(self, samples: np.ndarray, long: str = "first") -> np.ndarray:
+    def windows(self, samples: np.ndarray, long: LongPolicy = "first") -> np.ndarray:
         n = max(1, len(samples) // D)
         return samples[: n * D].reshape(n, -1)
+
+
+if TYPE_CHECKING:
+    from residual_audio.embeddings.embedder import JointEmbedder
+
+    _is_a_model: JointEmbedder = FakeModel()
 
 
 def text_vector(text: str) -> np.ndarray:

@@ -25,20 +25,18 @@ def run(
     json: options.Json = False,
 ) -> None:
     """Score FILES against free-text labels; scores of a file sum to 1 over the labels."""
-    from residual_audio.errors import AudioError, InputError
+    from residual_audio.errors import InputError
     from residual_audio.evaluation.classify import classify
     from residual_audio.models.registry import load_model
+    from residual_audio.passes.loop import Hearing
 
     names = [label.strip() for label in labels.split(",") if label.strip()]
     if not names:
         raise InputError(f"--labels '{labels}' holds no label: write e.g. --labels \"dog,rain\"")
     loaded = load_model(model, device)
-    answers, failed = [], []
-    for file in files:
-        try:
-            answers.append((file, classify(loaded, [file], names, template, long)[0]))
-        except AudioError as error:
-            failed.append((file, str(error)))
+    found = classify(loaded, files, names, template, Hearing(long, batch_size))
+    answers = [(files[place], scores) for place, scores in found.labels.items()]
+    failed = [(files[place], reason) for place, reason in found.skipped.items()]
     if json:
         print_json(
             [

@@ -40,7 +40,8 @@ def run(
     F: every sound prefers its own caption. G: every caption prefers its own sound. H: both.
     Chance is 1/4, 1/4 and 1/6. The one-sided variants look at the first caption and sound only.
     """
-    from residual_audio.evaluation.compa import evaluate_compa
+    from residual_audio.embeddings.embedder import EmbeddingSettings
+    from residual_audio.evaluation.composition import evaluate_compa
     from residual_audio.evaluation.differences import paired_differences
     from residual_audio.results import result_to_dict, write_result
 
@@ -59,21 +60,19 @@ def run(
     real = [name for name in dataset if name != "synthetic"]
     if real:
         sets += inputs.load_datasets(real, root, data_option, None, limit)
+    how = EmbeddingSettings(long, batch_size, cache=not no_cache)
     results, paths = [], []
     for loaded in inputs.load_models(model, device):
         for data, split in sets:
             with watching(quiet or json) as progress:
-                progress.step(f"{loaded.name} on {data.name}", len(data.clips))
                 found = evaluate_compa(
                     loaded,
                     data,
                     split=split,
-                    long=long,
-                    batch_size=batch_size,
-                    cache=not no_cache,
                     seed=seed,
                     n_resamples=resamples,
-                    advance=progress.advance,
+                    embedding=how,
+                    progress=progress,
                 )
             results.append(found)
             paths.append(write_result(found, out, items=log_items))

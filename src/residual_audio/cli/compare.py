@@ -36,30 +36,29 @@ def run(
     quiet: options.Quiet = False,
 ) -> None:
     """Text anisotropy, alignment or audio collapse? By rule, from scale-free numbers."""
+    from residual_audio.embeddings.embedder import EmbeddingSettings
     from residual_audio.embeddings.prompts import find_prompts
     from residual_audio.files import write_json
     from residual_audio.geometry.cards import compare
-    from residual_audio.geometry.clouds import clouds_of_model
+    from residual_audio.geometry.cloud_sources import clouds_of_model
     from residual_audio.provenance import collect
 
     ((data, split),) = inputs.load_datasets(
         [dataset], [root] if root else None, data_option, fold, limit
     )
     chosen = find_prompts(prompts or ["dataset"], data.template)
+    how = EmbeddingSettings(long, batch_size, cache=not no_cache)
     clouds = []
     for loaded in inputs.load_models(models, device):
         with watching(quiet or json) as progress:
-            progress.step(f"{loaded.name} on {data.name}", len(data.clips))
             clouds.append(
                 clouds_of_model(
                     loaded,
                     data,
                     chosen,
                     split=split,
-                    long=long,
-                    batch_size=batch_size,
-                    cache=not no_cache,
-                    advance=progress.advance,
+                    embedding=how,
+                    progress=progress,
                 )
             )
     cards = compare(clouds, seed=seed)

@@ -25,15 +25,16 @@ def run(
     """Embed FILES into `embeddings` [n, d], with names, model and sha256 in the header."""
     from residual_audio.embeddings.of_files import embed_files
     from residual_audio.models.registry import load_model
+    from residual_audio.passes.loop import Hearing
 
     loaded = load_model(model, device)
     with watching(quiet or json) as progress:
-        done, skipped = embed_files(loaded, files, out, long, batch_size, progress)
+        found = embed_files(loaded, files, out, Hearing(long, batch_size), progress=progress)
     if json:
-        print_json({"out": str(out), "n": len(done), "skipped": skipped})
+        print_json({"out": str(out), "n": len(found.files), "skipped": found.skipped})
     else:
-        for file, reason in skipped.items():
+        for file, reason in found.skipped.items():
             typer.echo(f"skipped {file}: {reason}", err=True)
-        typer.echo(f"wrote {len(done)} × {loaded.joint_dim} vectors to {out}")
-    if skipped:
+        typer.echo(f"wrote {len(found.files)} × {loaded.joint_dim} vectors to {out}")
+    if found.skipped:
         raise typer.Exit(3)

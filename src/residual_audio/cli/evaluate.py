@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,6 +11,9 @@ from residual_audio.cli import inputs, options
 from residual_audio.cli.output import print_json, print_table
 from residual_audio.cli.scores import finish, print_scores, shown
 from residual_audio.cli.terminal import watching
+
+if TYPE_CHECKING:
+    from residual_audio.evaluation.differences import ModelDifference
 
 
 def run(
@@ -46,6 +49,7 @@ def run(
     Zero-shot: top-1, top-5, macro-F1, mAP, calibration. Retrieval: R@1/5/10, mAP@10 and median
     rank in both directions. Intervals resample groups of recordings, not clips.
     """
+    from residual_audio.embeddings.embedder import EmbeddingSettings
     from residual_audio.embeddings.prompts import find_prompts
     from residual_audio.evaluation.differences import paired_differences
     from residual_audio.evaluation.retrieval import evaluate_retrieval
@@ -53,19 +57,17 @@ def run(
     from residual_audio.results import result_to_dict, write_result
 
     sets = inputs.load_datasets(dataset, root, data_option, fold, limit)
+    how = EmbeddingSettings(long, batch_size, cache=not no_cache)
     results, paths = [], []
     for loaded in inputs.load_models(model, device):
         for data, split in sets:
             with watching(quiet or json) as progress:
-                progress.step(f"{loaded.name} on {data.name}", len(data.clips))
                 common: dict[str, Any] = {
                     "split": split,
-                    "long": long,
-                    "batch_size": batch_size,
-                    "cache": not no_cache,
                     "seed": seed,
                     "n_resamples": resamples,
-                    "advance": progress.advance,
+                    "embedding": how,
+                    "progress": progress,
                 }
                 if task == "zero-shot":
                     chosen = find_prompts(prompts or ["dataset"], data.template)
@@ -91,7 +93,7 @@ def run(
     finish(results, paths, json, quiet)
 
 
-def print_differences(differences: list[dict[str, Any]]) -> None:
+def print_differences(differences: list[ModelDifference]) -> None:
     """Paired, against the first model; nothing with one model."""
     if not differences:
         return
@@ -99,12 +101,12 @@ def print_differences(differences: list[dict[str, Any]]) -> None:
         ["model", "against", "data", "score", "difference", "p"],
         [
             [
-                row["model"],
-                row["against"],
-                row["dataset"],
-                row["score"],
-                shown(row["value"], row["low"], row["high"]),
-                f"{row['p']:.3f}",
+                row.model,
+                row.against,
+                row.dataset,
+                row.score,
+                shown(row.value, row.low, row.high),
+                f"{row.p:.3f}",
             ]
             for row in differences
         ],

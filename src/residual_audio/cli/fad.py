@@ -41,9 +41,10 @@ def run(
 
     Long files count as several windows; files are resampled whole.
     """
-    from residual_audio.embeddings.cached import audio_files
+    from residual_audio.embeddings.embedder import EmbeddingSettings
     from residual_audio.errors import InputError
-    from residual_audio.generation import fad
+    from residual_audio.generation.fad import compare_sides
+    from residual_audio.generation.sound_side import read_side, write_statistics
     from residual_audio.models.registry import load_model
     from residual_audio.report import figures_evaluation as plots
     from residual_audio.results import result_to_dict, write_result
@@ -56,25 +57,19 @@ def run(
     for source in sources:
         if not source.exists():
             raise InputError(f"'{source}' is not there")
-    n_files = sum(len(audio_files(s)) for s in sources if s.is_dir())
     loaded = load_model(model, device)
+    how = EmbeddingSettings(batch_size=batch_size, cache=not no_cache)
     with watching(quiet or json) as progress:
-        progress.step("embedding", n_files)
-        sides = [
-            fad.read_side(
-                s, loaded, batch_size=batch_size, cache=not no_cache, advance=progress.advance
-            )
-            for s in sources
-        ]
+        sides = [read_side(s, loaded, embedding=how, progress=progress) for s in sources]
     if save_stats is not None:
-        fad.write_statistics(sides[0], loaded, save_stats)
+        write_statistics(sides[0], loaded, save_stats)
     if evaluated is None:
         if json:
             print_json({"statistics": str(save_stats), "n": sides[0].gaussian.n})
         elif not quiet:
             typer.echo(f"written: {save_stats} ({sides[0].gaussian.n} windows)")
         return
-    found = fad.compare_sides(sides[0], sides[1], loaded, infinity=infinity, seed=seed)
+    found = compare_sides(sides[0], sides[1], loaded, infinity=infinity, seed=seed)
     path = write_result(found.result, out, items=log_items)
     if found.extrapolated is not None:
         plots.save(plots.extrapolation(found.extrapolated), path.with_suffix(".png"))

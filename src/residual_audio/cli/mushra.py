@@ -37,7 +37,7 @@ def run(
     quiet: options.Quiet = False,
 ) -> None:
     """Means, medians, Friedman and Wilcoxon tests, agreement and a box plot; no personal data."""
-    from residual_audio.generation.mushra import analyse_ratings
+    from residual_audio.generation.listening_tests import analyse_ratings
     from residual_audio.generation.ratings import read_ratings
     from residual_audio.report import figures_evaluation as plots
     from residual_audio.results import result_to_dict, write_result

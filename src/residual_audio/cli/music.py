@@ -45,11 +45,12 @@ def symbolic(
     quiet: options.Quiet = False,
 ) -> None:
     """Pitch, rhythm, tonality and structure of GENERATED against REFERENCE, with intervals."""
-    from residual_audio.generation import symbolic as pieces
+    from residual_audio.generation.midi import read_folder
+    from residual_audio.generation.pieces import compare_pieces
     from residual_audio.results import result_to_dict, write_result
 
-    left, right = pieces.read_folder(reference), pieces.read_folder(generated)
-    found = pieces.compare_pieces(
+    left, right = read_folder(reference), read_folder(generated)
+    found = compare_pieces(
         left,
         right,
         smoothing=smoothing,
@@ -105,23 +106,23 @@ def clap_score(
     quiet: options.Quiet = False,
 ) -> None:
     """Cosine of every prompt with its generated file, beside that of wrong prompts."""
+    from residual_audio.embeddings.embedder import EmbeddingSettings
     from residual_audio.generation import clap_score as scores
+    from residual_audio.generation.prompted_files import read_prompts
     from residual_audio.models.registry import load_model
     from residual_audio.results import result_to_dict, write_result
 
-    items = scores.read_prompts(prompts or folder, folder)
+    items = read_prompts(prompts or folder, folder)
     loaded = load_model(model, device)
     with watching(quiet or json) as progress:
-        progress.step("embedding", len(items))
         found = scores.clap_score(
             loaded,
             items,
             name=folder.name,
             root=folder,
-            batch_size=batch_size,
-            cache=not no_cache,
             seed=seed,
-            advance=progress.advance,
+            embedding=EmbeddingSettings(batch_size=batch_size, cache=not no_cache),
+            progress=progress,
         )
     path = write_result(found, out, items=log_items)
     if json:
@@ -151,27 +152,27 @@ def report(
 ) -> None:
     """Distribution, CLAP, symbolic and listening measures of the same systems in one table."""
     from residual_audio.cli.mushra import parse_scale
+    from residual_audio.embeddings.embedder import EmbeddingSettings
     from residual_audio.files import json_ready, write_json
-    from residual_audio.generation import music_report
+    from residual_audio.generation.music_report import COLUMNS, run_study
+    from residual_audio.generation.music_study import read_music_study
     from residual_audio.results import slug, write_result
 
-    asked = music_report.read_study_file(study)
+    asked = read_music_study(study)
     loaded = None
     if asked.needs_model:
         from residual_audio.models.registry import load_model
 
         loaded = load_model(model, device)
     with watching(quiet or json) as progress:
-        progress.step("embedding", None)
-        found = music_report.run_study(
+        found = run_study(
             asked,
             loaded,
             scale=parse_scale(scale),
             reference_stimulus=reference,
-            batch_size=batch_size,
-            cache=not no_cache,
             seed=seed,
-            advance=progress.advance,
+            embedding=EmbeddingSettings(batch_size=batch_size, cache=not no_cache),
+            progress=progress,
         )
     for result in found.results:
         write_result(result, out)
@@ -192,7 +193,7 @@ def report(
     if json:
         print_json(json_ready(document))
     else:
-        listed = [n for n in (*music_report.COLUMNS, "listeners") if n in found.measures]
+        listed = [n for n in (*COLUMNS, "listeners") if n in found.measures]
         print_table(
             ["system", *listed],
             [
@@ -213,10 +214,10 @@ def report(
                 ["measure", "agreement with listeners (Spearman)", "p perm.", "systems"],
                 [
                     [
-                        row["measure"],
-                        shown(row["agreement"]),
-                        shown(row["p_permutation"]),
-                        row["n_systems"],
+                        row.measure,
+                        shown(row.agreement),
+                        shown(row.p_permutation),
+                        row.n_systems,
                     ]
                     for row in found.correlations
                 ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,10 @@ from residual_audio.cli.default_group import DefaultGroup
 from residual_audio.cli.output import print_json, print_table
 from residual_audio.cli.scores import shown
 from residual_audio.cli.terminal import watching
+
+if TYPE_CHECKING:
+    from residual_audio.geometry.clouds import Clouds
+    from residual_audio.types import Result
 
 
 class _ProbeGroup(DefaultGroup):
@@ -75,16 +79,22 @@ def measure(
     RankMe, effective rank, TwoNN, MLE, residual energy, modality gap, uniformity, alignment,
     hubness; intervals from half-samples of the groups.
     """
+    from residual_audio.embeddings.embedder import EmbeddingSettings
     from residual_audio.embeddings.prompts import find_prompts
     from residual_audio.errors import InputError
-    from residual_audio.geometry.clouds import clouds_of_files, clouds_of_model, clouds_of_run
+    from residual_audio.geometry.cloud_sources import (
+        clouds_of_files,
+        clouds_of_model,
+        clouds_of_run,
+    )
     from residual_audio.geometry.probes import probe_matched
     from residual_audio.results import result_to_dict, write_result
 
     files = list(sources or [])
     if text and len(text) != len(files):
         raise InputError(f"{len(files)} audio files and {len(text)} --text files do not pair up")
-    clouds: list[Any] = []
+    how = EmbeddingSettings(long, batch_size, cache=not no_cache)
+    clouds: list[Clouds] = []
     for i, source in enumerate(files):
         if source.is_dir():
             clouds.append(clouds_of_run(source))
@@ -95,26 +105,21 @@ def measure(
         for loaded in inputs.load_models(model or ["nano"], device):
             for data, split in sets:
                 chosen = find_prompts(prompts or ["dataset"], data.template)
-                label = f"{loaded.name} on {data.name}"
                 with watching(quiet or json) as progress:
-                    progress.step(label, len(data.clips))
                     clouds.append(
                         clouds_of_model(
                             loaded,
                             data,
                             chosen,
                             split=split,
-                            long=long,
-                            batch_size=batch_size,
-                            cache=not no_cache,
-                            advance=progress.advance,
+                            embedding=how,
+                            progress=progress,
                         )
                     )
     if not clouds:
         raise InputError("nothing to probe: give a run, files of embeddings, or --model/--dataset")
     with watching(quiet or json) as progress:
-        progress.step("half-samples", halves * len(clouds))
-        results = probe_matched(clouds, n=n, n_halves=halves, seed=seed, advance=progress.advance)
+        results = probe_matched(clouds, n=n, n_halves=halves, seed=seed, progress=progress)
     folders = [source / "results" if source.is_dir() else Path("results") for source in files]
     folders += [Path("results")] * (len(clouds) - len(files))
     paths = [
@@ -133,7 +138,7 @@ def measure(
         typer.echo(f"written: {', '.join(str(path) for path in paths)}")
 
 
-def _print_probes(results: list[Any]) -> None:
+def _print_probes(results: list[Result]) -> None:
     names = list(dict.fromkeys(score.name for found in results for score in found.scores))
     scores = [{score.name: score for score in found.scores} for found in results]
     rows = [
@@ -184,21 +189,22 @@ def study(
     from residual_audio import results as result_files
     from residual_audio.errors import InputError
     from residual_audio.files import write_json
-    from residual_audio.geometry import correlates as studies
+    from residual_audio.geometry.cells import cells_of_results, read_cells
+    from residual_audio.geometry.correlates import correlate
     from residual_audio.report import figures_evaluation as plots
 
     if (from_table is None) == (not sources):
         raise InputError("give either result files and folders, or --from-table FILE")
     if from_table is not None:
-        cells = studies.read_cells(from_table, scores=score, probes=probe)
+        cells = read_cells(from_table, scores=score, probes=probe)
     else:
-        cells = studies.cells_of_results(result_files.read_results(sources or []))
+        cells = cells_of_results(result_files.read_results(sources or []))
         for name in probe or []:
             if name not in cells.probes:
                 raise InputError(f"no probe '{name}'; there are: {', '.join(cells.probes)}")
         if probe:
             cells = replace(cells, probes={name: cells.probes[name] for name in probe})
-    found = studies.correlate(cells, scores=score, seed=seed)
+    found = correlate(cells, scores=score, seed=seed)
     document = {
         "n_cells": found.n_cells,
         "cells": [

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from residual_audio.embeddings.embedder import JointEmbedder
 from residual_audio.errors import InputError
 
 Array = npt.NDArray[Any]
@@ -74,7 +75,7 @@ def find_prompts(given: Sequence[str] | str, dataset_template: str | None = None
     return Prompts("+".join(asked), tuple(dict.fromkeys(templates)))
 
 
-def embed_classes(model: Any, classes: Sequence[str], prompts: Prompts) -> Array:
+def embed_classes(model: JointEmbedder, classes: Sequence[str], prompts: Prompts) -> Array:
     """Unit vectors [class, d]: the mean over the templates of each class's unit embeddings."""
     filled = [text for label in classes for text in prompts.fill(label)]
     vectors = np.asarray(model.embed_text(filled), dtype=np.float64)

@@ -6,18 +6,23 @@ captions is a right answer. A caption that several clips carry word for word is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Unpack
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from residual_audio import provenance
-from residual_audio.embeddings.cached import Embedding, embed_clips, embed_texts, need_text
+from residual_audio.data.base import Dataset
+from residual_audio.embeddings.cache import Embedded
+from residual_audio.embeddings.embedder import DEFAULT, EmbeddingSettings, JointEmbedder
+from residual_audio.embeddings.of_dataset import embed_clips
+from residual_audio.embeddings.of_texts import embed_texts, need_text
 from residual_audio.errors import DatasetError, InputError
 from residual_audio.metrics import retrieval as metrics
 from residual_audio.metrics import uncertainty
+from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Clip, Result, Score
 
 Array = npt.NDArray[Any]
@@ -30,7 +35,7 @@ def score_direction(
     ranks: Sequence[Array],
     n_items: int,
     *,
-    groups: Sequence[Any] | None = None,
+    groups: Sequence[str] | None = None,
     seed: int = 0,
     n_resamples: int = N_RESAMPLES,
 ) -> tuple[Score, ...]:
@@ -76,14 +81,34 @@ def rank_both_ways(
     return t2a, a2t
 
 
+@dataclass(frozen=True)
+class CaptionedClips:
+    """Readable clips with captions, and which of them each caption describes."""
+
+    clips: tuple[Clip, ...]
+    audio: Array
+    """[clip, d]"""
+    captions: tuple[str, ...]
+    owners: tuple[int, ...]
+    """The clip that each caption was written for."""
+    relevant: tuple[tuple[int, ...], ...]
+    """Every clip that carries the caption, word for word."""
+    skipped: Mapping[str, str]
+
+    @property
+    def groups(self) -> list[str]:
+        return [clip.group or clip.id for clip in self.clips]
+
+
 def evaluate_retrieval(
-    model: Any,
-    dataset: Any,
+    model: JointEmbedder,
+    dataset: Dataset,
     *,
     split: str = "all",
     seed: int = 0,
     n_resamples: int = N_RESAMPLES,
-    **how: Unpack[Embedding],
+    embedding: EmbeddingSettings = DEFAULT,
+    progress: Progress = SILENT,
 ) -> Result:
     """Both directions of one model on one captioned data set."""
     need_text(model)
@@ -93,58 +118,76 @@ def evaluate_retrieval(
             f"{dataset.name} has no captions: retrieval needs them, use --task zero-shot for labels"
         )
     # clips without a caption are neither queries nor answers: their sound is not needed
-    part = dataset
-    if len(captioned) < len(dataset.clips):
-        part = replace(dataset, clips=tuple(captioned))
-    embedded = embed_clips(model, part, **how)
-    row = {name: i for i, name in enumerate(embedded.ids)}
-    clips: list[Clip] = [clip for clip in captioned if clip.id in row]
-    if len(clips) < 2:
-        raise DatasetError(
-            f"{dataset.name} has {len(clips)} readable clips with captions: two or more are needed"
-        )
-    audio = embedded.vectors[[row[clip.id] for clip in clips]]
-    asked = [(i, c.strip()) for i, clip in enumerate(clips) for c in clip.captions if c.strip()]
-    described: dict[str, set[int]] = {}
-    for i, caption in asked:
-        described.setdefault(caption.lower(), set()).add(i)
-    relevant = [sorted(described[caption.lower()]) for _, caption in asked]
-    text = embed_texts(model, [caption for _, caption in asked], cache=how.get("cache", True))
-    t2a, a2t = rank_both_ways(audio, text, relevant)
-
-    groups = [clip.group or clip.id for clip in clips]
-    caption_groups = [groups[i] for i, _ in asked]
-    draw: dict[str, Any] = {"seed": seed, "n_resamples": n_resamples}
-    scores = score_direction("t2a", t2a, len(clips), groups=caption_groups, **draw)
-    scores += score_direction("a2t", a2t, len(asked), groups=groups, **draw)
-    first_t2a, first_a2t = metrics.first_rank(t2a), metrics.first_rank(a2t)
+    whole = len(captioned) == len(dataset.clips)
+    part = dataset if whole else replace(dataset, clips=tuple(captioned))
+    heard = _captioned(part, embed_clips(model, part, embedding, progress=progress))
+    text = embed_texts(model, heard.captions, cache=embedding.cache)
+    t2a, a2t = rank_both_ways(heard.audio, text, heard.relevant)
+    groups = heard.groups
+    of_captions = [groups[i] for i in heard.owners]
+    scores = score_direction(
+        "t2a", t2a, len(groups), groups=of_captions, seed=seed, n_resamples=n_resamples
+    ) + score_direction(
+        "a2t", a2t, len(of_captions), groups=groups, seed=seed, n_resamples=n_resamples
+    )
     return Result(
         task="retrieval",
         model=provenance.model_label(model),
         dataset=dataset.name,
         split=split,
         scores=scores,
-        per_item={
-            "direction": ["t2a"] * len(asked) + ["a2t"] * len(clips),
-            "id": [clips[i].id for i, _ in asked] + [clip.id for clip in clips],
-            "group": [*caption_groups, *groups],
-            "caption": [caption for _, caption in asked] + [None] * len(clips),
-            "rank": [*first_t2a.tolist(), *first_a2t.tolist()],
-            "n_right": [len(r) for r in [*t2a, *a2t]],
-        },
+        per_item=_items(heard, t2a, a2t),
         details={
-            "n_clips": len(clips),
-            "n_captions": len(asked),
-            "n_shared_captions": sum(len(r) > 1 for r in relevant),
+            "n_clips": len(heard.clips),
+            "n_captions": len(heard.captions),
+            "n_shared_captions": sum(len(clips) > 1 for clips in heard.relevant),
             "n_without_caption": len(dataset.clips) - len(captioned),
             "n_groups": len(set(groups)),
-            "skipped": dict(embedded.skipped),
+            "skipped": dict(heard.skipped),
         },
         provenance=provenance.collect(
             model=model,
             dataset=dataset,
             seed=seed,
-            long=how.get("long", "first"),
+            long=embedding.long,
             intervals=f"95%, {n_resamples} bootstrap resamples of groups",
         ),
     )
+
+
+def _captioned(part: Dataset, embedded: Embedded) -> CaptionedClips:
+    """Captions are the same where they differ in case only."""
+    row = {name: i for i, name in enumerate(embedded.ids)}
+    clips = tuple(clip for clip in part.clips if clip.id in row)
+    if len(clips) < 2:
+        raise DatasetError(
+            f"{part.name} has {len(clips)} readable clips with captions: two or more are needed"
+        )
+    asked = [(i, c.strip()) for i, clip in enumerate(clips) for c in clip.captions if c.strip()]
+    described: dict[str, set[int]] = {}
+    for i, caption in asked:
+        described.setdefault(caption.lower(), set()).add(i)
+    return CaptionedClips(
+        clips,
+        embedded.vectors[[row[clip.id] for clip in clips]],
+        tuple(caption for _, caption in asked),
+        tuple(i for i, _ in asked),
+        tuple(tuple(sorted(described[caption.lower()])) for _, caption in asked),
+        embedded.skipped,
+    )
+
+
+def _items(
+    heard: CaptionedClips, t2a: Sequence[Array], a2t: Sequence[Array]
+) -> dict[str, list[Any]]:
+    """One row a query: every caption, then every clip."""
+    n_captions, n_clips = len(heard.captions), len(heard.clips)
+    groups = heard.groups
+    return {
+        "direction": ["t2a"] * n_captions + ["a2t"] * n_clips,
+        "id": [heard.clips[i].id for i in heard.owners] + [clip.id for clip in heard.clips],
+        "group": [groups[i] for i in heard.owners] + groups,
+        "caption": [*heard.captions, *([None] * n_clips)],
+        "rank": [*metrics.first_rank(t2a).tolist(), *metrics.first_rank(a2t).tolist()],
+        "n_right": [len(ranks) for ranks in [*t2a, *a2t]],
+    }

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Unpack
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from residual_audio import provenance
-from residual_audio.embeddings.cached import Embedding, embed_clips
+from residual_audio.data.base import Dataset
+from residual_audio.embeddings.embedder import DEFAULT, EmbeddingSettings, JointEmbedder
+from residual_audio.embeddings.of_dataset import embed_clips
 from residual_audio.embeddings.prompts import Prompts, embed_classes
 from residual_audio.errors import DatasetError, StoreError
 from residual_audio.metrics import classification as metrics
 from residual_audio.metrics import uncertainty
+from residual_audio.progress import SILENT, Progress
 from residual_audio.store import Store
 from residual_audio.types import Clip, Result, Score
 
@@ -26,7 +30,7 @@ def score_classes(
     text: Array,
     labels: Array,
     *,
-    groups: Sequence[Any] | None = None,
+    groups: Sequence[str] | None = None,
     logit_scale: float = 1.0,
     seed: int = 0,
     n_resamples: int = N_RESAMPLES,
@@ -68,15 +72,44 @@ def score_classes(
     return tuple(scores), similarity
 
 
+@dataclass(frozen=True)
+class LabelledVectors:
+    """Clips and classes in one space: what zero-shot scores are made of."""
+
+    model: str
+    dataset: str
+    audio: Array
+    """[clip, d]"""
+    text: Array
+    """[class, d]"""
+    clips: Sequence[Clip]
+    classes: Sequence[str]
+    logit_scale: float
+    prompts: Prompts
+    skipped: Mapping[str, str]
+
+    def labels(self) -> Array:
+        """Number of each clip's class; clips without one of the classes are an error."""
+        number = {label: i for i, label in enumerate(self.classes)}
+        unknown = [clip.id for clip in self.clips if clip.label not in number]
+        if unknown:
+            raise DatasetError(
+                f"{len(unknown)} clips of {self.dataset} have no label among its classes, the "
+                f"first is '{unknown[0]}': zero-shot scores need labelled clips"
+            )
+        return np.array([number[clip.label or ""] for clip in self.clips])
+
+
 def evaluate_zero_shot(
-    model: Any,
-    dataset: Any,
+    model: JointEmbedder,
+    dataset: Dataset,
     prompts: Prompts,
     *,
     split: str = "all",
     seed: int = 0,
     n_resamples: int = N_RESAMPLES,
-    **how: Unpack[Embedding],
+    embedding: EmbeddingSettings = DEFAULT,
+    progress: Progress = SILENT,
 ) -> Result:
     """Zero-shot scores of one model on one labelled data set."""
     classes = list(dataset.classes)
@@ -85,34 +118,22 @@ def evaluate_zero_shot(
             f"{dataset.name} has {len(classes)} classes: zero-shot classification needs two or more"
         )
     text = embed_classes(model, classes, prompts)
-    embedded = embed_clips(model, dataset, **how)
-    by_id: dict[str, Clip] = {clip.id: clip for clip in dataset.clips}
-    return _result(
-        embedded.vectors,
-        text,
-        [by_id[i] for i in embedded.ids],
-        classes,
-        task={
-            "model": provenance.model_label(model),
-            "dataset": dataset.name,
-            "split": split,
-        },
-        logit_scale=float(model.logit_scale),
+    embedded = embed_clips(model, dataset, embedding, progress=progress)
+    by_id = {clip.id: clip for clip in dataset.clips}
+    vectors = LabelledVectors(
+        provenance.model_label(model), dataset.name, embedded.vectors, text,
+        [by_id[name] for name in embedded.ids], classes, float(model.logit_scale), prompts,
+        embedded.skipped,
+    )  # fmt: skip
+    record = provenance.collect(
+        model=model,
+        dataset=dataset,
         seed=seed,
-        n_resamples=n_resamples,
-        details={
-            "prompts": {"name": prompts.name, "templates": list(prompts.templates)},
-            "skipped": dict(embedded.skipped),
-        },
-        origin=provenance.collect(
-            model=model,
-            dataset=dataset,
-            seed=seed,
-            prompts=prompts.templates,
-            long=how.get("long", "first"),
-            intervals=f"95%, {n_resamples} bootstrap resamples of groups",
-        ),
+        prompts=prompts.templates,
+        long=embedding.long,
+        intervals=f"95%, {n_resamples} bootstrap resamples of groups",
     )
+    return _result(vectors, record, split=split, seed=seed, n_resamples=n_resamples)
 
 
 def evaluate_store(
@@ -122,115 +143,81 @@ def evaluate_store(
     text = store.class_embeddings()
     if text is None:
         raise StoreError("this store was made with an audio-only model: it has no class prompts")
-    classes = list(store.classes)
-    table = store.clips
-    clips = [
-        Clip(
-            id=table["id"][i],
-            label=table["label"][i],
-            fold=table["fold"][i],
-            group=table["group"][i],
-        )
-        for i in range(len(table))
-    ]
-    asked = store.manifest["asked"]
-    return _result(
-        store.embedding(),
-        text,
-        clips,
-        classes,
-        task={
-            "model": store.manifest["model"]["name"],
-            "dataset": asked["dataset"]["name"],
-            "split": split,
-        },
-        logit_scale=store.logit_scale,
+    names = ("id", "label", "fold", "group")
+    rows = zip(*(store.clips[name] for name in names), strict=True)
+    vectors = LabelledVectors(
+        store.model_info.name, store.dataset_info.name, store.embedding(), text,
+        [Clip(id=i, label=label, fold=fold, group=group) for i, label, fold, group in rows],
+        list(store.classes), store.logit_scale, Prompts("store", (store.template,)), store.skipped,
+    )  # fmt: skip
+    record = provenance.collect(
         seed=seed,
-        n_resamples=n_resamples,
-        details={
-            "prompts": {"name": "store", "templates": [store.template]},
-            "skipped": store.skipped,
-        },
-        origin=provenance.collect(
-            seed=seed,
-            store=asked,
-            intervals=f"95%, {n_resamples} bootstrap resamples of groups",
-        ),
+        store=store.manifest["asked"],
+        intervals=f"95%, {n_resamples} bootstrap resamples of groups",
     )
+    return _result(vectors, record, split=split, seed=seed, n_resamples=n_resamples)
 
 
 def _result(
-    audio: Array,
-    text: Array,
-    clips: list[Clip],
-    classes: list[str],
+    vectors: LabelledVectors,
+    record: Mapping[str, Any],
     *,
-    task: dict[str, str],
-    logit_scale: float,
+    split: str,
     seed: int,
     n_resamples: int,
-    details: dict[str, Any],
-    origin: dict[str, Any],
 ) -> Result:
-    number = {label: i for i, label in enumerate(classes)}
-    unknown = [clip.id for clip in clips if clip.label not in number]
-    if unknown:
-        raise DatasetError(
-            f"{len(unknown)} clips of {task['dataset']} have no label among its classes, the first "
-            f"is '{unknown[0]}': zero-shot scores need labelled clips"
-        )
-    labels = np.array([number[clip.label or ""] for clip in clips])
-    groups = [clip.group or clip.id for clip in clips]
+    labels = vectors.labels()
+    groups = [clip.group or clip.id for clip in vectors.clips]
     scores, similarity = score_classes(
-        audio,
-        text,
-        labels,
-        groups=groups,
-        logit_scale=logit_scale,
-        seed=seed,
-        n_resamples=n_resamples,
-    )
+        vectors.audio, vectors.text, labels, groups=groups, logit_scale=vectors.logit_scale,
+        seed=seed, n_resamples=n_resamples,
+    )  # fmt: skip
+    confusion = metrics.confusion_matrix(labels, similarity.argmax(1), len(vectors.classes))
     return Result(
         task="zero-shot",
-        model=task["model"],
-        dataset=task["dataset"],
-        split=task["split"],
+        model=vectors.model,
+        dataset=vectors.dataset,
+        split=split,
         scores=scores,
-        per_item=_items(clips, similarity, labels, classes, logit_scale),
+        per_item=_items(vectors, similarity, labels),
         details={
-            "classes": classes,
-            **_tables(similarity, labels, classes),
+            "classes": list(vectors.classes),
+            "confusion": confusion,
+            "per_class": _class_rows(similarity, labels, confusion, vectors.classes),
             "n_groups": len(set(groups)),
-            **details,
+            "prompts": {
+                "name": vectors.prompts.name,
+                "templates": list(vectors.prompts.templates),
+            },
+            "skipped": dict(vectors.skipped),
         },
-        provenance=origin,
+        provenance=record,
     )
 
 
-def _tables(similarity: Array, labels: Array, classes: list[str]) -> dict[str, Any]:
-    """Confusion matrix [true, predicted] and one row a class, with what it is taken for."""
-    confusion = metrics.confusion_matrix(labels, similarity.argmax(1), len(classes))
+def _class_rows(
+    similarity: Array, labels: Array, confusion: Array, classes: Sequence[str]
+) -> list[dict[str, str | float | None]]:
+    """One row a class, with what it is taken for; `confusion` is [true, predicted]."""
     columns = metrics.per_class(confusion)
-    rows = []
+    rows: list[dict[str, str | float | None]] = []
     for c, label in enumerate(classes):
         wrong = np.where(np.arange(len(classes)) == c, 0, confusion[c])
-        relevant = (labels == c).astype(np.float64)
+        precision = metrics.average_precision(similarity[:, c], (labels == c).astype(np.float64))
         rows.append(
             {
                 "class": label,
                 **{name: float(values[c]) for name, values in columns.items()},
-                "average_precision": float(
-                    metrics.average_precision(similarity[:, c], relevant)[0]
-                ),
+                "average_precision": float(precision[0]),
                 "taken_for": classes[int(wrong.argmax())] if wrong.any() else None,
             }
         )
-    return {"confusion": confusion, "per_class": rows}
+    return rows
 
 
-def _items(
-    clips: list[Clip], similarity: Array, labels: Array, classes: list[str], logit_scale: float
-) -> dict[str, list[Any]]:
+def _items(vectors: LabelledVectors, similarity: Array, labels: Array) -> dict[str, list[Any]]:
+    """One row a clip."""
+    clips, classes = vectors.clips, vectors.classes
     n = np.arange(len(clips))
     others = similarity.copy()
     others[n, labels] = -np.inf
@@ -243,5 +230,5 @@ def _items(
         "rank": metrics.true_rank(similarity, labels).tolist(),
         "similarity": similarity[n, labels].tolist(),
         "margin": (similarity[n, labels] - others.max(1)).tolist(),
-        "probability": metrics.softmax(similarity, logit_scale)[n, labels].tolist(),
+        "probability": metrics.softmax(similarity, vectors.logit_scale)[n, labels].tolist(),
     }

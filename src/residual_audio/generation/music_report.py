@@ -1,30 +1,27 @@
-"""Generated music: all measures of the same systems in one table, and which follow listeners.
-
-A study file (JSON) names the systems and what there is of each; paths are relative to it:
-
-    {"reference": {"audio": "ref/", "midi": "ref-midi/"},
-     "systems": {"A": {"audio": "a/", "midi": "a-midi/", "prompts": "prompts.csv"}, "B": {…}},
-     "ratings": "mushra.csv"}
-"""
+"""Generated music: all measures of the same systems in one table, and which follow listeners."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from residual_audio.embeddings.embedder import DEFAULT, EmbeddingSettings, JointEmbedder
 from residual_audio.errors import InputError
-from residual_audio.files import read_json
-from residual_audio.generation import clap_score, fad, mushra, symbolic
+from residual_audio.generation.clap_score import clap_score
+from residual_audio.generation.fad import compare_sides
+from residual_audio.generation.listening_tests import analyse_ratings
+from residual_audio.generation.midi import read_folder
+from residual_audio.generation.music_study import MusicStudy
+from residual_audio.generation.pieces import compare_pieces
+from residual_audio.generation.prompted_files import read_prompts
 from residual_audio.generation.ratings import read_ratings
+from residual_audio.generation.sound_side import read_side
 from residual_audio.metrics.uncertainty import correlation
+from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Result, Score
-
-Advance = Callable[[int], object]
 
 LOWER_IS_BETTER = frozenset(
     ["fad", "fad_infinity", "mmd", "pitch_class_kl", "pitch_class_kl_any_key", "tonal_distance"]
@@ -34,16 +31,14 @@ COLUMNS = ("fad", "fad_infinity", "mmd", "clap_score", "pitch_class_kl", "tonal_
 
 
 @dataclass(frozen=True)
-class StudyFile:
-    """What a study file asks for, with paths made absolute."""
+class MeasureAgreement:
+    """Spearman of a measure with the listeners' mean, signed so that + means: agrees with them."""
 
-    reference: Mapping[str, Path]
-    systems: Mapping[str, Mapping[str, Path]]
-    ratings: Path | None
-
-    @property
-    def needs_model(self) -> bool:
-        return any("audio" in parts for parts in self.systems.values())
+    measure: str
+    agreement: float
+    p: float
+    p_permutation: float
+    n_systems: int
 
 
 @dataclass(frozen=True)
@@ -53,86 +48,73 @@ class MusicReport:
     systems: tuple[str, ...]
     measures: Mapping[str, Mapping[str, Score]]
     """measure → system → score"""
-    correlations: tuple[dict[str, Any], ...]
+    correlations: tuple[MeasureAgreement, ...]
+    """The measure that agrees most with listeners first; empty without them."""
     results: tuple[Result, ...]
     warnings: tuple[str, ...]
 
 
-def read_study_file(path: Path) -> StudyFile:
-    """Read and check; every path must exist."""
-    document = read_json(path)
-    if not isinstance(document, dict) or not isinstance(document.get("systems"), dict):
-        raise InputError(f"'{path}' needs an object 'systems' that names each system's folders")
-    base = path.parent
-
-    def paths(given: Any, whose: str) -> dict[str, Path]:
-        if not isinstance(given, dict):
-            raise InputError(f"'{path}': {whose} must be an object with audio, midi or prompts")
-        unknown = sorted(set(given) - {"audio", "midi", "prompts"})
-        if unknown:
-            raise InputError(
-                f"'{path}': {whose} has '{unknown[0]}', known are audio, midi, prompts"
-            )
-        found = {name: base / str(value) for name, value in given.items()}
-        for name, one in found.items():
-            if not one.exists():
-                raise InputError(f"'{path}': {name} of {whose} is not there: '{given[name]}'")
-        return found
-
-    systems = {
-        str(name): paths(given, f"system '{name}'") for name, given in document["systems"].items()
-    }
-    if not systems:
-        raise InputError(f"'{path}' names no system")
-    ratings = base / str(document["ratings"]) if document.get("ratings") else None
-    if ratings is not None and not ratings.is_file():
-        raise InputError(f"'{path}': the ratings '{document['ratings']}' are not there")
-    return StudyFile(paths(document.get("reference", {}), "the reference"), systems, ratings)
-
-
 def run_study(
-    study: StudyFile,
-    model: Any = None,
+    study: MusicStudy,
+    model: JointEmbedder | None = None,
     *,
     scale: tuple[float, float] | None = None,
     reference_stimulus: str | None = None,
-    batch_size: int = 8,
-    cache: bool = True,
     seed: int = 0,
-    advance: Advance | None = None,
+    embedding: EmbeddingSettings = DEFAULT,
+    progress: Progress = SILENT,
 ) -> MusicReport:
     """Every measure that the study file has material for."""
     measured: dict[str, list[Result]] = {name: [] for name in study.systems}
-    reading: dict[str, Any] = {"batch_size": batch_size, "cache": cache, "advance": advance}
-    reference_side = None
-    if study.needs_model and model is None:
-        raise InputError("the study has audio: name the model that embeds it with --model")
-    if study.needs_model and "audio" in study.reference:
-        reference_side = fad.read_side(study.reference["audio"], model, **reading)
-    reference_pieces = None
+    if study.needs_model:
+        if model is None:
+            raise InputError("the study has audio: name the model that embeds it with --model")
+        for name, heard in _of_audio(study, model, seed, embedding, progress).items():
+            measured[name] += heard
     if "midi" in study.reference:
-        reference_pieces = symbolic.read_folder(study.reference["midi"])
+        reference = read_folder(study.reference["midi"], progress=progress)
+        for name, parts in study.systems.items():
+            if "midi" in parts:
+                pieces = read_folder(parts["midi"], progress=progress)
+                measured[name].append(compare_pieces(reference, pieces, seed=seed))
+    if study.ratings is None:
+        return unify(measured, None)
+    listened, _ = analyse_ratings(
+        read_ratings(study.ratings, scale),
+        reference=reference_stimulus,
+        name=study.ratings.stem,
+        seed=seed,
+    )
+    return unify(measured, listened)
+
+
+def _of_audio(
+    study: MusicStudy,
+    model: JointEmbedder,
+    seed: int,
+    embedding: EmbeddingSettings,
+    progress: Progress,
+) -> dict[str, list[Result]]:
+    """System → its distance from the reference and its CLAP score."""
+    reference = None
+    if "audio" in study.reference:
+        folder = study.reference["audio"]
+        reference = read_side(folder, model, embedding=embedding, progress=progress)
+    found: dict[str, list[Result]] = {}
     for name, parts in study.systems.items():
-        if "audio" in parts and reference_side is not None:
-            side = fad.read_side(parts["audio"], model, **reading)
-            measured[name].append(fad.compare_sides(reference_side, side, model, seed=seed).result)
+        found[name] = []
+        if "audio" in parts and reference is not None:
+            side = read_side(parts["audio"], model, embedding=embedding, progress=progress)
+            found[name].append(compare_sides(reference, side, model, seed=seed).result)
         if "audio" in parts and "prompts" in parts:
-            items = clap_score.read_prompts(parts["prompts"], parts["audio"])
-            measured[name].append(
-                clap_score.clap_score(
-                    model, items, name=name, root=parts["audio"], seed=seed, **reading
+            items = read_prompts(parts["prompts"], parts["audio"])
+            found[name].append(
+                clap_score(
+                    model, items, name=name, root=parts["audio"], seed=seed,
+                    embedding=embedding, progress=progress,
                 )
-            )
-        if "midi" in parts and reference_pieces is not None:
-            pieces = symbolic.read_folder(parts["midi"])
-            measured[name].append(symbolic.compare_pieces(reference_pieces, pieces, seed=seed))
-    heard = None
-    if study.ratings is not None:
-        ratings = read_ratings(study.ratings, scale)
-        heard, _ = mushra.analyse_ratings(
-            ratings, reference=reference_stimulus, name=study.ratings.stem, seed=seed
-        )
-    return unify(measured, heard)
+            )  # fmt: skip
+    return found
 
 
 def unify(measured: Mapping[str, Sequence[Result]], heard: Result | None) -> MusicReport:
@@ -179,8 +161,7 @@ def unify(measured: Mapping[str, Sequence[Result]], heard: Result | None) -> Mus
 
 def _correlations(
     systems: Sequence[str], measures: Mapping[str, Mapping[str, Score]]
-) -> list[dict[str, Any]]:
-    """Spearman of each measure with the listeners, signed so that + means: agrees with them."""
+) -> list[MeasureAgreement]:
     if "listeners" not in measures:
         return []
 
@@ -197,13 +178,5 @@ def _correlations(
             # either direction is away from the reference
             values = -np.abs(values)
         found = correlation(values, heard, "spearman")
-        rows.append(
-            {
-                "measure": name,
-                "agreement": found.value,
-                "p": found.p,
-                "p_permutation": found.p_permutation,
-                "n_systems": found.n,
-            }
-        )
-    return sorted(rows, key=lambda r: -r["agreement"] if r["agreement"] == r["agreement"] else 2.0)
+        rows.append(MeasureAgreement(name, found.value, found.p, found.p_permutation, found.n))
+    return sorted(rows, key=lambda r: 2.0 if math.isnan(r.agreement) else -r.agreement)

@@ -10,7 +10,7 @@ is needed is not in one of the clouds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from residual_audio.errors import InputError
-from residual_audio.geometry.clouds import Clouds
+from residual_audio.geometry.clouds import Clouds, thin
 from residual_audio.metrics import geometry, spectra
+from residual_audio.progress import SILENT, Progress
 
 Array = npt.NDArray[Any]
 
@@ -34,8 +35,8 @@ HELPS = 0.05
 
 
 @dataclass(frozen=True)
-class Card:
-    """One model on one data set."""
+class ModelCard:
+    """One model on one data set: its numbers, and what is wrong by them."""
 
     model: str
     dataset: str
@@ -48,7 +49,7 @@ class Card:
         return self.findings[0][0] if self.findings else "no failure found"
 
 
-def diagnose(clouds: Clouds, *, seed: int = 0) -> Card:
+def diagnose(clouds: Clouds, *, seed: int = 0) -> ModelCard:
     """The card of one model."""
     if clouds.text is None or len(clouds.pairs) < 4:
         raise InputError(
@@ -63,7 +64,7 @@ def diagnose(clouds: Clouds, *, seed: int = 0) -> Card:
         "auc_mapped": _mapped_auc(clouds, seed),
         **_bias(clouds),
     }
-    return Card(clouds.model, clouds.dataset, numbers, tuple(_findings(numbers)))
+    return ModelCard(clouds.model, clouds.dataset, numbers, tuple(_findings(numbers)))
 
 
 def _side(side: str, x: Array) -> dict[str, float]:
@@ -160,19 +161,17 @@ def _findings(numbers: dict[str, float]) -> list[tuple[str, str]]:
 
 
 def compare(
-    clouds: list[Clouds], *, seed: int = 0, advance: Callable[[int], object] | None = None
-) -> list[Card]:
+    clouds: Sequence[Clouds], *, seed: int = 0, progress: Progress = SILENT
+) -> list[ModelCard]:
     """One card a model, taken at the same number of items."""
-    from residual_audio.geometry.clouds import thin
-
     if not clouds:
         raise InputError("there is no model to compare")
     n_audio = min(len(c.audio) for c in clouds)
     n_text = min(len(c.text) if c.text is not None else 0 for c in clouds)
+    progress.step("cards", len(clouds), "models")
     cards = []
     for one in clouds:
         small = len(one.audio) == n_audio and one.text is not None and len(one.text) == n_text
         cards.append(diagnose(one if small else thin(one, n_audio, n_text, seed), seed=seed))
-        if advance is not None:
-            advance(1)
+        progress.advance()
     return cards

@@ -8,7 +8,7 @@ duplicates, which would lower every rank and put nearest neighbours at distance 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from residual_audio.errors import InputError
 from residual_audio.geometry.clouds import Clouds, halves, thin
 from residual_audio.metrics import dimension, geometry, spectra
 from residual_audio.metrics.neighbours import neighbour_distances
+from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Result, Score
 
 Array = npt.NDArray[Any]
@@ -86,25 +87,23 @@ def probe(
     *,
     n_halves: int = N_HALVES,
     seed: int = 0,
-    advance: Callable[[int], object] | None = None,
+    progress: Progress = SILENT,
 ) -> Result:
     """All probes of one model on one data set, with intervals."""
     values, reasons = measure(clouds)
+    progress.step(f"half-samples of {clouds.model}", n_halves, "half-samples")
     rng = np.random.default_rng(seed)
     samples: dict[str, list[float]] = {name: [] for name in values}
     for _ in range(n_halves if len(np.unique(clouds.groups)) >= 4 else 0):
         found, _ = measure(halves(clouds, rng))
         for name in values:
             samples[name].append(found.get(name, math.nan))
-        if advance is not None:
-            advance(1)
+        progress.advance()
     n_audio = len(clouds.audio)
     n_text = 0 if clouds.text is None else len(clouds.text)
     scores = []
     for name, value in values.items():
-        drawn = np.array(samples[name])
-        known = drawn[np.isfinite(drawn)]
-        half = 1.96 * known.std(ddof=1) if len(known) > max(1, len(drawn) // 2) else math.nan
+        half = _half_width(np.array(samples[name]))
         n = n_text if name.endswith("_text") else n_audio
         scores.append(Score(name, value, value - half, value + half, n, None))
     return Result(
@@ -128,13 +127,19 @@ def probe(
     )
 
 
+def _half_width(drawn: Array) -> float:
+    """Of the 95% interval; NaN where most half-samples have no value."""
+    known = drawn[np.isfinite(drawn)]
+    return 1.96 * float(known.std(ddof=1)) if len(known) > max(1, len(drawn) // 2) else math.nan
+
+
 def probe_matched(
     clouds: Sequence[Clouds],
     *,
     n: int | None = None,
     n_halves: int = N_HALVES,
     seed: int = 0,
-    advance: Callable[[int], object] | None = None,
+    progress: Progress = SILENT,
 ) -> list[Result]:
     """Probe several models at the same number of audio and of text rows: that of the smallest."""
     if not clouds:
@@ -148,4 +153,4 @@ def probe_matched(
         else thin(c, n_audio, n_text, seed)
         for c in clouds
     ]
-    return [probe(c, n_halves=n_halves, seed=seed, advance=advance) for c in thinned]
+    return [probe(c, n_halves=n_halves, seed=seed, progress=progress) for c in thinned]

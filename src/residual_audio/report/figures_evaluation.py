@@ -14,7 +14,8 @@ from residual_audio.files import replacing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from residual_audio.geometry.correlates import Cells, Study
+    from residual_audio.geometry.cells import Cells
+    from residual_audio.geometry.correlates import CorrelationStudy
     from residual_audio.metrics.frechet import Extrapolated
 
 Array = npt.NDArray[Any]
@@ -44,7 +45,7 @@ def _axes(rows: int, columns: int, width: float, height: float) -> tuple[Figure,
     return figure, np.atleast_2d(figure.subplots(rows, columns, squeeze=False))
 
 
-def scatter(cells: Cells, study: Study, score: str, n_probes: int = 6) -> Figure:
+def scatter(cells: Cells, study: CorrelationStudy, score: str, n_probes: int = 6) -> Figure:
     """The probes that correlate most with one score: one point a cell."""
     rows = [row for row in study.rows if row.score == score and row.spearman == row.spearman]
     rows = rows[:n_probes]

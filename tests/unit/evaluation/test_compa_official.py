@@ -11,7 +11,7 @@ import soundfile
 from evaluation_fakes import D, FakeModel
 
 from residual_audio.data.registry import load_dataset
-from residual_audio.evaluation.compa import evaluate_compa
+from residual_audio.evaluation.composition import evaluate_compa
 
 RATE_HZ = 1000  # that of the fake model
 

@@ -11,7 +11,7 @@ from evaluation_fakes import D, FakeModel, captioned, dataset, labelled, paired,
 
 from residual_audio.embeddings import prompts
 from residual_audio.errors import DatasetError, InputError
-from residual_audio.evaluation import compa, retrieval, zero_shot
+from residual_audio.evaluation import composition, retrieval, zero_shot
 from residual_audio.results import result_to_dict
 from residual_audio.types import Clip, Result
 
@@ -174,7 +174,7 @@ def test_retrieval_refuses_missing_captions() -> None:
 
 def test_compa_perfect_swapped_and_triplets() -> None:
     data, model = paired(triplets=True)
-    result = compa.evaluate_compa(model, data)
+    result = composition.evaluate_compa(model, data)
     assert _names(result) == [
         "f", "g", "h", "t2a_one_sided", "a2t_one_sided", "both_one_sided",
         "f_triplet", "g_triplet", "h_triplet",
@@ -184,7 +184,7 @@ def test_compa_perfect_swapped_and_triplets() -> None:
     assert result["h_triplet"].n == 5
     assert result["h_triplet"].chance == pytest.approx(1 / 60)
     assert result["h"].low < 1 == result["h"].high
-    swapped = compa.evaluate_compa(*reversed(paired(swap=True)))
+    swapped = composition.evaluate_compa(*reversed(paired(swap=True)))
     assert [swapped[n].value for n in "fgh"] == [0, 0, 0]
     assert swapped.details["failures"]["share"]["alignment"] == 1.0
 
@@ -194,7 +194,7 @@ def test_compa_names_the_side_that_fails() -> None:
     for pair in data.pairs:  # captions of a pair become one point
         model.texts[pair.captions[1]] = model.texts[pair.captions[0]]
     model.name, model.sha256 = "deaf", "deaf"
-    result = compa.evaluate_compa(model, data)
+    result = composition.evaluate_compa(model, data)
     assert result["h"].value == 0
     assert result.details["failures"]["share"]["text"] == 1.0
     assert result.details["failures"]["median_text_separation"] == 0
@@ -204,10 +204,10 @@ def test_compa_leaves_out_unreadable_items_and_says_so() -> None:
     data, model = paired(6)
     vectors = {c.id: data.read(c, 1) for c in data.clips}
     broken = dataset(vectors, data.clips, pairs=data.pairs, broken=["p2-1"])
-    result = compa.evaluate_compa(model, broken)
+    result = composition.evaluate_compa(model, broken)
     assert result.details["n_pairs"] == 5
     assert result.details["n_left_out"] == 1
     assert "p2-1" in result.details["skipped"]
     plain, fake = labelled()
     with pytest.raises(DatasetError, match="no compositional pairs"):
-        compa.evaluate_compa(fake, plain)
+        composition.evaluate_compa(fake, plain)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from residual_audio.errors import InputError
-from residual_audio.geometry import correlates as study
+from residual_audio.geometry.cells import Cells, cells_of_results, read_cells
+from residual_audio.geometry.correlates import correlate, correlation_within
 from residual_audio.report import figures_evaluation as plots
 from residual_audio.types import Result, Score
 
@@ -47,25 +48,25 @@ def published(shared_dir: Path, tmp_path: Path) -> Path:
 def test_rows_of_table_4_that_follow_from_tables_2_and_3(
     published: Path, probe: str, spearman: float, pearson: float
 ) -> None:
-    row = study.correlate(study.read_cells(published))[probe, "H"]
+    row = correlate(read_cells(published))[probe, "H"]
     assert row.spearman == pytest.approx(spearman, abs=0.005)
     assert row.pearson == pytest.approx(pearson, abs=0.0075)  # the columns are rounded
     assert row.n == 6
 
 
 def test_rows_of_table_4_that_do_not_follow(published: Path) -> None:
-    found = study.correlate(study.read_cells(published))
+    found = correlate(read_cells(published))
     assert found["resid10_audio", "H"].spearman == pytest.approx(0.58, abs=0.005)  # printed: 0.31
     assert found["resid10_audio", "H"].pearson == pytest.approx(0.607, abs=0.005)  # printed: −0.05
     assert found["twonn_text", "H"].spearman == pytest.approx(-0.029, abs=0.005)  # printed: −0.09
 
 
 def test_p_values_and_warnings_of_the_published_cells(published: Path) -> None:
-    cells = study.read_cells(published)
+    cells = read_cells(published)
     assert len(cells) == 6
     assert set(cells.scores) == {"F", "G", "H"}
     assert "model" not in cells.probes
-    found = study.correlate(cells, scores=["H"])
+    found = correlate(cells, scores=["H"])
     row = found["rankme_text", "H"]
     assert row.p_spearman == pytest.approx(0.005, abs=0.0005)
     assert row.p_pearson == pytest.approx(0.008, abs=0.0005)
@@ -80,7 +81,7 @@ def test_p_values_and_warnings_of_the_published_cells(published: Path) -> None:
 
 def test_json_tables(published: Path, tmp_path: Path) -> None:
     rows = list(csv.DictReader(published.open()))
-    expected = study.correlate(study.read_cells(published), scores=["H"])
+    expected = correlate(read_cells(published), scores=["H"])
     as_list = tmp_path / "list.json"
     as_list.write_text(
         json.dumps(
@@ -92,7 +93,7 @@ def test_json_tables(published: Path, tmp_path: Path) -> None:
         json.dumps({"columns": list(rows[0]), "rows": [list(r.values()) for r in rows]})
     )
     for path in (as_list, as_table):
-        assert study.correlate(study.read_cells(path), scores=["H"]) == expected
+        assert correlate(read_cells(path), scores=["H"]) == expected
 
 
 def test_a_probe_that_only_follows_the_benchmark_is_seen_through() -> None:
@@ -100,13 +101,13 @@ def test_a_probe_that_only_follows_the_benchmark_is_seen_through() -> None:
     rng = np.random.default_rng(0)
     benchmark = np.repeat([0, 1], 8)
     x, y = 10.0 * benchmark + rng.normal(size=16), 5.0 * benchmark + rng.normal(size=16)
-    cells = study.Cells(
+    cells = Cells(
         tuple(f"m{i % 8}" for i in range(16)),
         tuple("ab"[b] for b in benchmark),
         {"top1": y},
         {"rankme": x},
     )
-    row = study.correlate(cells)["rankme", "top1"]
+    row = correlate(cells)["rankme", "top1"]
     assert row.pearson > 0.8
     assert abs(row.pearson_within) < 0.5
     assert row.p_within > 0.05
@@ -114,9 +115,9 @@ def test_a_probe_that_only_follows_the_benchmark_is_seen_through() -> None:
 
 def test_within_is_nan_where_there_is_nothing_within() -> None:
     x = np.arange(5.0)
-    assert math.isnan(study.correlation_within(x, x, ["a"] * 5)[0])
-    assert math.isnan(study.correlation_within(x, x, list("abcde"))[0])
-    value, p = study.correlation_within(np.arange(40.0), np.arange(40.0), ["a", "b"] * 20)
+    assert math.isnan(correlation_within(x, x, ["a"] * 5)[0])
+    assert math.isnan(correlation_within(x, x, list("abcde"))[0])
+    value, p = correlation_within(np.arange(40.0), np.arange(40.0), ["a", "b"] * 20)
     assert value == pytest.approx(1)
     assert p < 0.001
 
@@ -136,12 +137,12 @@ def test_cells_join_results_of_the_same_model_and_data() -> None:
         _result("zero-shot", "b", "x", top1=0.6),
         _result("probe", "c", "x", rankme_text=1.0),  # no score: no cell
     ]
-    cells = study.cells_of_results(results)
+    cells = cells_of_results(results)
     assert cells.models == ("a", "b")
     np.testing.assert_allclose(cells.scores["top1"], [0.5, 0.6])
     assert np.isnan(cells.scores["t2a_r1"][1])
     with pytest.raises(InputError, match="none of a probe"):
-        study.cells_of_results(results[:1])
+        cells_of_results(results[:1])
 
 
 @pytest.mark.parametrize(
@@ -156,31 +157,31 @@ def test_tables_without_content(tmp_path: Path, text: str, message: str) -> None
     path = tmp_path / "t.csv"
     path.write_text(text)
     with pytest.raises(InputError, match=message):
-        study.correlate(study.read_cells(path))
+        correlate(read_cells(path))
 
 
 def test_bad_tables(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("model,bench,H,rank,word\na,o,1,2,x\n\nb,o,2,,y\n")
-    cells = study.read_cells(path)
+    cells = read_cells(path)
     assert np.isnan(cells.probes["rank"][1])
     with pytest.raises(InputError, match="no column 'nope'"):
-        study.read_cells(path, scores=["nope"])
+        read_cells(path, scores=["nope"])
     with pytest.raises(InputError, match=r"'word' .* not numbers"):
-        study.read_cells(path, probes=["word"])
+        read_cells(path, probes=["word"])
     with pytest.raises(InputError, match="no score 'F'"):
-        study.correlate(cells, scores=["F"])
+        correlate(cells, scores=["F"])
     other = tmp_path / "t.json"
     other.write_text('{"a": 1}')
     with pytest.raises(InputError, match="not a table"):
-        study.read_cells(other)
+        read_cells(other)
     with pytest.raises(InputError, match="no file"):
-        study.read_cells(tmp_path / "absent.csv")
+        read_cells(tmp_path / "absent.csv")
 
 
 def test_scatter_is_drawn_the_same_each_time(published: Path, tmp_path: Path) -> None:
-    cells = study.read_cells(published)
-    found = study.correlate(cells, scores=["H"])
+    cells = read_cells(published)
+    found = correlate(cells, scores=["H"])
     for name in ("a.png", "b.png"):
         plots.save(plots.scatter(cells, found, "H"), tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()

@@ -14,14 +14,8 @@ from residual_audio.embeddings.prompts import find_prompts
 from residual_audio.errors import DatasetError, InputError
 from residual_audio.geometry import cards as compare
 from residual_audio.geometry import probes
-from residual_audio.geometry.clouds import (
-    clouds_of_files,
-    clouds_of_model,
-    halves,
-    make_clouds,
-    read_arrays,
-    thin,
-)
+from residual_audio.geometry.cloud_sources import clouds_of_files, clouds_of_model, read_arrays
+from residual_audio.geometry.clouds import halves, make_clouds, thin
 from residual_audio.results import result_to_dict
 from residual_audio.types import Clip
 

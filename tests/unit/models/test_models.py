@@ -273,9 +273,9 @@ def test_embed_files_skips_bad_ones_and_keeps_the_rest(
     good, bad = tmp_path / "good.wav", tmp_path / "bad.wav"
     soundfile.write(good, noise(1), 48_000)
     bad.write_text("not audio")
-    done, skipped = embed_files(model, [good, bad, good], tmp_path / "out.safetensors")
-    assert done == [good, good]
-    assert list(skipped) == [str(bad)]
+    found = embed_files(model, [good, bad, good], tmp_path / "out.safetensors")
+    assert found.files == (good, good)
+    assert list(found.skipped) == [str(bad)]
     assert load_file(tmp_path / "out.safetensors")["embeddings"].shape == (2, 24)
     with pytest.raises(AudioError, match=r"bad\.wav"):
         embed_audio(model, [bad])

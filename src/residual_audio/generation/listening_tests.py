@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
@@ -16,6 +16,18 @@ from residual_audio.types import Result, Score
 
 REFERENCES = ("reference", "ref", "hidden_reference", "hiddenref", "hidden reference")
 RULE = "ITU-R BS.1534-3: hidden reference below 90% of the scale in more than 15% of the trials"
+
+
+class Screening(TypedDict):
+    """Who was found unreliable by the rule, and whether they were left out."""
+
+    rule: str
+    possible: bool
+    applied: bool
+    n_flagged: int
+    share_of_trials: NotRequired[dict[str, float]]
+    """Listener → share of trials in which the hidden reference was not heard."""
+    flagged: NotRequired[list[str]]
 
 
 def analyse_ratings(
@@ -30,36 +42,20 @@ def analyse_ratings(
 ) -> tuple[Result, Ratings]:
     """Screening, summaries, tests and agreement; and the ratings that were used."""
     hidden = _reference(ratings, reference)
-    anchor_names = set(anchors) if anchors else {s for s in ratings.systems if _is_anchor(s)}
-    unknown = sorted(anchor_names - set(ratings.systems))
-    if unknown:
-        raise InputError(f"no stimulus '{unknown[0]}'; there are: {', '.join(ratings.systems)}")
+    low_ends = _anchors(ratings, anchors)
     used, screening = _screen(ratings, hidden, screen)
-    summaries = metrics.summarise(used.values, seed=seed, n_resamples=n_resamples)
-    tested = [k for k, s in enumerate(ratings.systems) if s != hidden and s not in anchor_names]
-    values = used.values[:, :, tested]
-    friedman = metrics.friedman(values)
-    pairs = [
-        asdict(p) | {"a": ratings.systems[tested[p.a]], "b": ratings.systems[tested[p.b]]}
-        for p in metrics.pairwise(values)
-    ]
-    scores = []
-    for system, one in zip(ratings.systems, summaries, strict=True):
-        n = one.n_ratings
-        scores.append(Score(f"mean/{system}", one.mean, one.mean_low, one.mean_high, n))
-        scores.append(Score(f"median/{system}", one.median, one.median_low, one.median_high, n))
-    agreement = metrics.agreement(used.values)
-    result = Result(
+    tested = [k for k, s in enumerate(ratings.systems) if s != hidden and s not in low_ends]
+    return Result(
         task="mushra",
         model="listeners",
         dataset=name,
         split="screened" if screening["applied"] else "all",
-        scores=tuple(scores),
+        scores=_scores(used, seed, n_resamples),
         per_item=_items(used),
         details={
             "systems": list(ratings.systems),
             "reference": hidden,
-            "anchors": sorted(anchor_names),
+            "anchors": low_ends,
             "scale": ratings.scale,
             "scale_guessed": ratings.scale_guessed,
             "n_listeners": len(used.values),
@@ -67,16 +63,42 @@ def analyse_ratings(
             "n_ratings": int(np.isfinite(used.values).sum()),
             "n_repeated": ratings.n_repeated,
             "screening": screening,
-            "friedman": asdict(friedman),
-            "pairwise": pairs,
-            "agreement": asdict(agreement),
+            "friedman": asdict(metrics.friedman(used.values[:, :, tested])),
+            "pairwise": _pairwise(used, tested),
+            "agreement": asdict(metrics.agreement(used.values)),
             "warnings": _warnings(used, hidden, tested),
         },
         provenance=provenance.collect(
             seed=seed, intervals=f"95%, {n_resamples} bootstrap resamples of listeners"
         ),
-    )  # fmt: skip
-    return result, used
+    ), used
+
+
+def _scores(used: Ratings, seed: int, n_resamples: int) -> tuple[Score, ...]:
+    """Mean and median of every stimulus."""
+    scores = []
+    summaries = metrics.summarise(used.values, seed=seed, n_resamples=n_resamples)
+    for system, one in zip(used.systems, summaries, strict=True):
+        n = one.n_ratings
+        scores.append(Score(f"mean/{system}", one.mean, one.mean_low, one.mean_high, n))
+        scores.append(Score(f"median/{system}", one.median, one.median_low, one.median_high, n))
+    return tuple(scores)
+
+
+def _pairwise(used: Ratings, tested: Sequence[int]) -> list[dict[str, str | float]]:
+    """Tests between the systems, by name."""
+    names = [used.systems[k] for k in tested]
+    found = metrics.pairwise(used.values[:, :, tested])
+    return [asdict(pair) | {"a": names[pair.a], "b": names[pair.b]} for pair in found]
+
+
+def _anchors(ratings: Ratings, given: Sequence[str] | None) -> list[str]:
+    if not given:
+        return sorted(s for s in ratings.systems if _is_anchor(s))
+    unknown = sorted(set(given) - set(ratings.systems))
+    if unknown:
+        raise InputError(f"no stimulus '{unknown[0]}'; there are: {', '.join(ratings.systems)}")
+    return sorted(set(given))
 
 
 def _reference(ratings: Ratings, given: str | None) -> str | None:
@@ -91,8 +113,8 @@ def _is_anchor(system: str) -> bool:
     return system.lower().startswith(("anchor", "lowanchor", "midanchor", "lp35", "lp70"))
 
 
-def _screen(ratings: Ratings, hidden: str | None, apply: bool) -> tuple[Ratings, dict[str, Any]]:
-    record: dict[str, Any] = {
+def _screen(ratings: Ratings, hidden: str | None, apply: bool) -> tuple[Ratings, Screening]:
+    record: Screening = {
         "rule": RULE,
         "possible": hidden is not None,
         "applied": False,
@@ -103,11 +125,9 @@ def _screen(ratings: Ratings, hidden: str | None, apply: bool) -> tuple[Ratings,
     low, high = ratings.scale
     place = ratings.systems.index(hidden)
     out, share = metrics.screen(ratings.values, place, low=low, high=high)
-    record |= {
-        "n_flagged": int(out.sum()),
-        "share_of_trials": dict(zip(ratings.listeners, share.tolist(), strict=True)),
-        "flagged": [ratings.listeners[i] for i in np.flatnonzero(out)],
-    }
+    record["n_flagged"] = int(out.sum())
+    record["share_of_trials"] = dict(zip(ratings.listeners, share.tolist(), strict=True))
+    record["flagged"] = [ratings.listeners[i] for i in np.flatnonzero(out)]
     if apply and out.all():
         raise InputError(
             f"post-screening would leave out all {len(out)} listeners: look at the reference "

@@ -1,0 +1,25 @@
+"""Rows by name: what came out of a pass, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from residual_audio.embeddings.cache import Embedded
+from residual_audio.errors import InputError
+from residual_audio.passes.embed import AudioVectors
+
+
+def named_rows(found: AudioVectors, names: Sequence[str], model: str) -> Embedded:
+    """Vectors with the names of their items; nothing heard at all, or not finite, is an error."""
+    skipped = {names[place]: str(error) for place, error in found.skipped.items()}
+    if not len(found.vectors):
+        first = next(iter(skipped.values()), "nothing to read")
+        raise InputError(f"none of {len(names)} clips could be read; the first: {first}")
+    ids = tuple(names[place] for place in found.places)
+    finite = np.isfinite(found.vectors).all(1)
+    if not finite.all():
+        bad = ids[int(np.argmin(finite))]
+        raise InputError(f"'{bad}' has an embedding that is not finite with model '{model}'")
+    return Embedded(found.vectors, ids, skipped)

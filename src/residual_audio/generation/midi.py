@@ -1,0 +1,85 @@
+"""MIDI files as notes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from residual_audio.errors import InputError, MissingExtraError
+from residual_audio.progress import SILENT, Progress
+
+Array = npt.NDArray[Any]
+
+SUFFIXES = (".mid", ".midi", ".kar")
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Notes of the readable files of a folder."""
+
+    name: str
+    files: tuple[str, ...]
+    notes: tuple[Array, ...]
+    skipped: Mapping[str, str]
+
+
+def read_midi(path: Path) -> Array:
+    """Notes [n, 3] of a file: onset and duration in beats, pitch; drums are left out."""
+    try:
+        import pretty_midi
+    except ImportError as error:
+        raise MissingExtraError("pretty_midi", "music", "Reading MIDI files") from error
+    if not path.is_file():
+        raise InputError(f"no MIDI file '{path}'")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # tempo events outside track 0: the reader copes
+            midi = pretty_midi.PrettyMIDI(str(path))
+    except Exception as error:  # the parser raises whatever the damage leads to
+        raise InputError(
+            f"'{path}' cannot be read as MIDI: {error or type(error).__name__}"
+        ) from error
+    sounding = [note for part in midi.instruments if not part.is_drum for note in part.notes]
+    if not sounding:
+        return np.empty((0, 3))
+    starts = np.array([midi.time_to_tick(note.start) for note in sounding], dtype=np.float64)
+    ends = np.array([midi.time_to_tick(note.end) for note in sounding], dtype=np.float64)
+    pitches = np.array([note.pitch for note in sounding], dtype=np.float64)
+    rows = np.stack([starts, np.maximum(ends - starts, 0), pitches], axis=1)
+    rows[:, :2] /= midi.resolution
+    return rows[np.lexsort((rows[:, 2], rows[:, 0]))]
+
+
+def read_folder(folder: Path, *, progress: Progress = SILENT) -> Pieces:
+    """All MIDI files below a folder; unreadable ones and ones without notes are named."""
+    if not folder.is_dir():
+        raise InputError(f"'{folder}' is not a folder of MIDI files")
+    files = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+    if not files:
+        raise InputError(f"'{folder}' holds no MIDI file ({', '.join(SUFFIXES)})")
+    progress.step(f"notes of {folder.name}", len(files), "files")
+    names, notes, skipped = [], [], {}
+    for path in files:
+        name = str(path.relative_to(folder))
+        try:
+            found = read_midi(path)
+            if len(found):
+                names.append(name)
+                notes.append(found)
+            else:
+                skipped[name] = "no pitched note"
+        except InputError as error:
+            skipped[name] = str(error)
+        progress.advance()
+    if not names:
+        raise InputError(
+            f"none of the {len(files)} MIDI files of '{folder}' has notes; the first: "
+            f"{next(iter(skipped.values()))}"
+        )
+    return Pieces(folder.name, tuple(names), tuple(notes), skipped)
