@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 import soundfile
+from typer.testing import CliRunner
+
+from residual_audio.cli import datasets as command
 
 
 def write_wav(path: Path, n: int = 800, rate_hz: int = 8000) -> None:
@@ -27,6 +30,14 @@ def write_csv(
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8-sig" if bom else "utf-8", newline="") as file:
         csv.writer(file).writerows([header, *rows])
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """`residual-audio datasets …`: exit code and what was printed."""
+    result = CliRunner().invoke(command.app, list(arguments))
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout
 
 
 @dataclass

@@ -20,18 +20,16 @@ from residual_audio.models.hf import load as load_hf
 from residual_audio.models.htsat import HTSATConfig
 from residual_audio.passes.loop import Hearing, hear
 from residual_audio.passes.sources import cut_inputs
+from residual_audio.progress import SILENT, Progress
 
 
 def bench_encode(
     n_clips: int = 24,
     batch_size: int = 8,
     repeats: int = 7,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress = SILENT,
 ) -> dict[str, Any]:
-    """Seconds a clip, ours and theirs, alternating, best of `repeats`.
-
-    `progress` is told when one more of 3 `repeats` rounds is done.
-    """
+    """Seconds a clip, ours and theirs, alternating, best of `repeats`."""
     from transformers import ClapFeatureExtractor, ClapModel
     from transformers.utils import logging
 
@@ -88,7 +86,7 @@ def _measure(
     files: list[Path],
     batch: int,
     repeats: int,
-    progress: Callable[[int], None] | None,
+    progress: Progress,
 ) -> dict[str, Any]:
     rate = ours.sample_rate_hz
     groups = [files[i : i + batch] for i in range(0, len(files), batch)]
@@ -130,6 +128,7 @@ def _measure(
             inputs = extractor(clips, sampling_rate=rate, return_tensors="pt")
             theirs.get_audio_features(input_features=inputs["input_features"])
 
+    progress.step("measuring", 3 * repeats, "rounds")
     difference = float((our_forward() - their_forward()).abs().max())
     pairs = {
         "pipeline": (our_pipeline, their_pipeline),
@@ -164,7 +163,7 @@ def _alternate(
     theirs: Callable[[], Any],
     repeats: int,
     in_a_row: int,
-    progress: Callable[[int], None] | None,
+    progress: Progress,
 ) -> tuple[float, float]:
     """Best times of two functions run in turn, so that both see the same machine."""
     ours()
@@ -177,8 +176,7 @@ def _alternate(
                 start = time.perf_counter()
                 work()
                 best[i] = min(best[i], time.perf_counter() - start)
-        if progress is not None:
-            progress(1)
+        progress.advance()
     return best[0], best[1]
 
 

@@ -23,6 +23,7 @@ from residual_audio.metrics.uncertainty import correlation
 from residual_audio.models.registry import load_model
 from residual_audio.passes.kept import Passes
 from residual_audio.passes.rows import Rows
+from residual_audio.progress import SILENT, Progress
 from residual_audio.reweight.cached import Entrances, embed_from_features
 from residual_audio.reweight.fit import FitSettings, fit
 from residual_audio.reweight.gains import identity_gains
@@ -37,7 +38,11 @@ BATCH = 8
 
 
 def bench_intervene(
-    model_name: str = "htsat-tiny-random", n_clips: int = 8, naive_heads: int = 12, seed: int = 0
+    model_name: str = "htsat-tiny-random",
+    n_clips: int = 8,
+    naive_heads: int = 12,
+    seed: int = 0,
+    progress: Progress = SILENT,
 ) -> dict[str, Any]:
     """Seconds and ratios; noise clips, as speed does not depend on what is heard."""
     model = load_model(model_name, "cpu")
@@ -62,7 +67,9 @@ def bench_intervene(
         "n_clips": n_clips,
         "threads": torch.get_num_threads(),
     }
+    progress.step("ablating", unit="heads")
     found |= _ablation(model, passes, judge, naive_heads, seed)
+    progress.step("training", unit="epochs")
     found |= _training(model, passes, judge)
     return found
 

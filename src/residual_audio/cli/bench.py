@@ -1,13 +1,180 @@
-"""`residual-audio bench`: speed against the peer, side by side in one run."""
+"""`residual-audio bench`: speed against the peer, memory and resilience, each in one run."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Annotated, Any
+
 import typer
 
-from residual_audio.cli import bench_analyse, bench_encode, bench_intervene
+from residual_audio.cli import options
+from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.terminal import watching
 
-app = typer.Typer(help="Measure speed against the peer, in one run.", no_args_is_help=True)
-app.command("encode")(bench_encode.run)
-app.command("analyse")(bench_analyse.run)
-app.command("analyze", hidden=True)(bench_analyse.run)
-app.command("intervene")(bench_intervene.run)
+app = typer.Typer(
+    help="Measure speed against the peer, cost of capture, memory and resilience.",
+    no_args_is_help=True,
+)
+
+
+@app.command("encode")
+def encode(
+    n_clips: Annotated[int, typer.Option("--clips", min=1, help="10 s clips to encode.")] = 24,
+    batch_size: options.BatchSize = 8,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Best of so many.")] = 7,
+    json: options.Json = False,
+) -> None:
+    """Decode → front-end → encoder at the real tiny size on CPU: ours with 184 heads, and HF's."""
+    from residual_audio.benchmarks.encode import bench_encode
+
+    with watching(json) as progress:
+        found = bench_encode(n_clips, batch_size, repeats, progress)
+    _show(found, json)
+
+
+@app.command("analyse")
+@app.command("analyze", hidden=True)
+def analyse(
+    n_clips: Annotated[int, typer.Option("--clips", min=50, help="Clips a head.")] = 2000,
+    peer_heads: Annotated[
+        int, typer.Option("--peer-heads", min=1, help="Heads of each stage the peer is timed on.")
+    ] = 3,
+    growth: Annotated[
+        bool, typer.Option("--growth/--no-growth", help="Also 1,000 to 20,000 clips.")
+    ] = True,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+) -> None:
+    """184 heads, raw and projected: all of our estimates against PCA + TwoNN + MLE per head.
+
+    The peer is timed on a few heads of each stage and scaled to all of them.
+    """
+    from residual_audio.benchmarks.analyse import bench_analyse, bench_growth
+
+    sizes = (1000, 2000, 5000, 10_000, 20_000)
+    with watching(json) as progress:
+        found = bench_analyse(n_clips, peer_heads, seed, progress)
+        grown = bench_growth(sizes, seed, progress=progress) if growth else []
+    if json:
+        print_json({**found, "growth": grown} if growth else found)
+        return
+    what = f"{found['n_heads']} heads × {n_clips} clips, raw + projected"
+    rows = [
+        [f"ours, {what}, {found['cores']} cores", f"{found['ours_s']:.2f}"],
+        [f"peer, scaled from {found['peer_heads']} heads", f"{found['peer_s']:.2f}"],
+        ["ratio", f"{found['ratio']:.1f}"],
+        ["largest relative difference of an estimate", f"{found['largest_difference']:.1e}"],
+    ]
+    print_table(["", "seconds"], rows)
+    if growth:
+        print_table(
+            ["clips", "seconds", "peak MB", "of it input"],
+            [
+                [
+                    f"{row['n_clips']:,}",
+                    f"{row['seconds']:.2f}",
+                    f"{row['peak_mb']:.2f}",
+                    f"{row['input_mb']:.2f}",
+                ]
+                for row in grown
+            ],
+            title="184 heads, raw + projected (seconds scaled from 4 heads)",
+        )
+
+
+@app.command("intervene")
+def intervene(
+    n_clips: Annotated[int, typer.Option("--clips", min=2, help="Clips, the same for all.")] = 8,
+    model: options.Model = "htsat-tiny-random",
+    naive_heads: Annotated[
+        int, typer.Option("--naive-heads", min=1, help="Heads that the naive way is timed on.")
+    ] = 12,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+) -> None:
+    """Ratios of naive to ours, same run, same clips; the naive way is timed on a sample of heads.
+
+    exact_ratio: all-head ablation by full forwards / from saved states.
+    first_order_ratio: the same / one backward pass, with its rank correlation to exact.
+    direct_epoch_ratio: a training epoch inside the network / on the direct path.
+    cached_epoch_ratio: a stage-3 epoch from the features / from saved states.
+    """
+    from residual_audio.benchmarks.intervene import bench_intervene
+
+    with watching(json) as progress:
+        found = bench_intervene(model, n_clips, naive_heads, seed, progress)
+    _show(found, json)
+
+
+@app.command("capture")
+def capture(
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Median of so many.")] = 12,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="CPU threads.")] = 1,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--capture", help="Kinds captured together, a,b,c; repeatable."),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """What capturing adds to the forward pass, as a share of it, kind by kind."""
+    from residual_audio.benchmarks.capture import KINDS, bench_capture
+
+    with watching(json) as progress:
+        found = bench_capture(rounds, threads, kind or KINDS, progress)
+    if json:
+        print_json(found)
+        return
+    rows = [[name, f"{share:+.1%}"] for name, share in found["cost"].items()]
+    title = f"over a plain pass of {found['forward_s_per_clip']:.4f} s a clip"
+    print_table(["captured", "cost"], rows, title)
+
+
+@app.command("kill")
+def kill(
+    kills: Annotated[int, typer.Option("--kills", min=1, help="How often to kill it.")] = 30,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+) -> None:
+    """Kill an extraction at random moments; exit 1 if its store differs from an undisturbed one."""
+    from dataclasses import asdict
+
+    from residual_audio.benchmarks.kill import bench_kill
+
+    with watching(json) as progress:
+        found = bench_kill(kills, seed, progress)
+    _show(asdict(found), json)
+    if not found.whole:
+        raise typer.Exit(1)
+
+
+@app.command("memory")
+def memory(
+    clips: Annotated[
+        str, typer.Option("--clips", help="Sizes to extract, e.g. 100,1000.")
+    ] = "100,1000,10000",
+    capture: Annotated[
+        str, typer.Option("--capture", help="Kinds to capture.")
+    ] = "heads,direct,moments",
+    json: options.Json = False,
+) -> None:
+    """Peak memory of an extraction against the number of clips; exit 1 where it is not flat."""
+    from residual_audio.benchmarks.memory import FLAT, bench_memory, growth
+
+    with watching(json) as progress:
+        runs = bench_memory([int(n) for n in clips.split(",")], capture, progress)
+    if json:
+        print_json({"runs": runs, "growth": round(growth(runs), 3)})
+    else:
+        columns = ["clips", "peak_mb", "store_mb", "clips_per_s"]
+        cells = [[f"{row[c]:,}" for c in columns] for row in runs]  # type: ignore[literal-required]
+        print_table(columns, cells, f"largest over smallest: {growth(runs):.3f}")
+    if growth(runs) >= FLAT:
+        raise typer.Exit(1)
+
+
+def _show(found: Mapping[str, Any], json: bool) -> None:
+    if json:
+        print_json(found)
+        return
+    cells = [[k, f"{v:.4g}" if isinstance(v, float) else v] for k, v in found.items()]
+    print_table(["", ""], cells)

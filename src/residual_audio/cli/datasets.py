@@ -87,8 +87,7 @@ def check(
     extra: dict[str, Any] = {"allow_outside": True} if allow_outside else {}
     dataset = load_dataset(name, root, **extra)
     with watching(quiet or json) as progress:
-        progress.step("checking", len(dataset.clips))
-        report = check_dataset(dataset, decode, progress.advance)
+        report = check_dataset(dataset, decode, progress)
     if json:
         print_json(report.to_json())
     else:
@@ -137,8 +136,8 @@ def make(
     quiet: options.Quiet = False,
 ) -> None:
     """Write synthetic sounds as wav files with a manifest.csv, to listen to or to use elsewhere."""
+    from residual_audio.data.dataset_writer import write_dataset
     from residual_audio.data.registry import load_dataset
-    from residual_audio.data.written import write_dataset
     from residual_audio.errors import InputError
 
     if name != "synthetic":
@@ -147,8 +146,7 @@ def make(
         name, n_clips=n, seed=seed, duration_s=duration_s, kind=kind, triplets=triplets
     )
     with watching(quiet or json) as progress:
-        progress.step("making", len(dataset.clips))
-        written = write_dataset(dataset, out, rate_hz, progress.advance)
+        written = write_dataset(dataset, out, rate_hz, progress)
     if json:
         print_json({"out": str(out), "n_clips": written, "fingerprint": dataset.fingerprint()})
     elif not quiet:

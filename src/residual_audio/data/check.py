@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from residual_audio.data.base import Dataset
 from residual_audio.data.splits import group_of, torn_groups
 from residual_audio.errors import AudioError
+from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Clip
 
 
@@ -58,12 +58,13 @@ class Report:
 def check_dataset(
     dataset: Dataset,
     decode: bool = False,
-    advance: Callable[[], None] = lambda: None,
+    progress: Progress = SILENT,
 ) -> Report:
     """Compare a data set with its release; with `decode`, read every file to its end."""
     problems = dict(dataset.missing)
+    progress.step("checking", len(dataset.clips))
     for clip in dataset.clips:
-        advance()
+        progress.advance()
         if clip.id not in problems and (why := _problem(dataset, clip, decode)):
             problems[clip.id] = why
     expected = dataset.card.counts

@@ -91,12 +91,6 @@ def few_shot(clips: Sequence[Clip], n_shots: int, seed: int = 0) -> Index:
     return np.array(sorted(chosen), dtype=np.int64)
 
 
-def without_groups(clips: Sequence[Clip], used: Sequence[int] | Index) -> Index:
-    """Clips that share no group with the used ones: what may be tested on after training there."""
-    taken = {group_of(clips[int(i)]) for i in used}
-    return np.array([i for i, c in enumerate(clips) if group_of(c) not in taken], dtype=np.int64)
-
-
 def official_or_grouped_folds(
     dataset: Dataset, n_folds: int = 5, seed: int = 0, mend: bool = True
 ) -> Folds:

@@ -228,7 +228,7 @@ class Maker:
 
 
 @dataclass(frozen=True)
-class Clips(Sequence[Clip]):
+class MadeClips(Sequence[Clip]):
     """Clips made when asked for."""
 
     maker: Maker
@@ -252,7 +252,7 @@ class Clips(Sequence[Clip]):
 
 
 @dataclass(frozen=True)
-class Pairs(Sequence[Pair]):
+class MadePairs(Sequence[Pair]):
     """Compositional items made when asked for."""
 
     maker: Maker
@@ -298,10 +298,10 @@ def load(
     return Dataset(
         name="synthetic",
         root=None,
-        clips=Clips(maker, items * sides),
+        clips=MadeClips(maker, items * sides),
         classes=tuple(sound.label for sound in sounds) if kind == "classes" else (),
         card=CARD,
-        pairs=Pairs(maker, items) if sides > 1 else (),
+        pairs=MadePairs(maker, items) if sides > 1 else (),
         folds={i: str(i) for i in range(1, N_FOLDS + 1)} if kind == "classes" else {},
         recipe=(
             f"version={VERSION} kind={kind} seed={seed} samples={maker.n} sides={sides} "

@@ -12,14 +12,11 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.signal import stft
-from typer.testing import CliRunner
 
-from residual_audio.cli import datasets as command
 from residual_audio.data.base import Dataset
 from residual_audio.data.draws import Draws
 from residual_audio.data.registry import load_dataset
@@ -376,32 +373,6 @@ def test_attributes_fit_both_sounds() -> None:
 def test_options_that_make_no_sense(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         load_dataset("synthetic", **options)
-
-
-# written out
-
-
-@pytest.mark.parametrize("kind", ["classes", "order", "attribute"])
-def test_make_writes_what_is_read_back_bit_for_bit(kind: str, tmp_path: Path) -> None:
-    out = tmp_path / "made"
-    arguments = ["make", "synthetic", "--out", str(out), "--n", "6", "--seed", "9", "--kind", kind]
-    result = CliRunner().invoke(command.app, [*arguments, "--duration-s", "1", "--json"])
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["n_clips"] == 6
-    data = load_dataset("synthetic", n_clips=6, seed=9, kind=kind, duration_s=1.0)
-    again = load_dataset("manifest", out)
-    assert [c.captions for c in again.clips] == [c.captions for c in data.clips]
-    assert [(c.label, c.fold, c.group) for c in again.clips] == [
-        (c.label, c.fold, c.group) for c in data.clips
-    ]
-    for clip, made in zip(again.clips, data.clips, strict=True):
-        np.testing.assert_array_equal(again.read(clip, RATE), data.read(made, RATE))
-    if kind != "classes":
-        read = load_dataset(f"compa-{kind}", out)
-        assert [p.captions for p in read.pairs] == [p.captions for p in data.pairs]
-    assert not list(out.rglob("*.part"))
-    with pytest.raises(InputError, match="not an empty folder"):
-        CliRunner().invoke(command.app, arguments, catch_exceptions=False)
 
 
 def test_qualified_nouns() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
-import os
-from collections.abc import Callable, Iterable, Sequence
+import io
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from residual_audio.data.base import Dataset, Wave
 from residual_audio.errors import AudioError, InputError
+from residual_audio.files import replacing, write_text
+from residual_audio.progress import SILENT, Progress
 
 # where the clips of a compositional set go, and the table of its items: as in the CompA releases
 COMPOSITIONS = {
@@ -23,7 +25,7 @@ def write_dataset(
     dataset: Dataset,
     out: Path,
     sample_rate_hz: int = 32_000,
-    advance: Callable[[], None] = lambda: None,
+    progress: Progress = SILENT,
 ) -> int:
     """Write every clip and `manifest.csv` (which the data set `manifest` reads); with items, also
     the table of a CompA release (which `compa-order` or `compa-attribute` reads)."""
@@ -32,13 +34,15 @@ def write_dataset(
     kind = next((k for k in COMPOSITIONS if dataset.pairs and f"kind={k} " in dataset.recipe), None)
     folder = COMPOSITIONS[kind][0] if kind else "audio"
     (out / folder).mkdir(parents=True, exist_ok=True)
+    progress.step("making", len(dataset.clips))
+    progress.keeps(f"the sounds made so far are in {out}; empty it before you start again")
     rows = []
     for clip in dataset.clips:
         name = f"{folder}/{clip.id.replace('/', '_')}.wav"
         _write_wav(out / name, dataset.read(clip, sample_rate_hz), sample_rate_hz)
         said = (*clip.captions, "", "", "", "", "")[:5]
         rows.append([name, clip.label or "", clip.fold or "", clip.group or "", *said])
-        advance()
+        progress.advance()
     header = ["path", "label", "fold", "group", *(f"caption_{i}" for i in range(1, 6))]
     _write_csv(out / "manifest.csv", header, rows)
     if kind:
@@ -62,26 +66,16 @@ def _write_wav(path: Path, wave: Wave, sample_rate_hz: int) -> None:
 
     # as whole numbers: libsndfile scales floats by 32767, which would leave the grid
     steps = np.clip(np.rint(wave * 32768.0), -32768, 32767).astype(np.int16)
-    part = path.with_name(f".{path.name}.part")
     try:
-        soundfile.write(part, steps, sample_rate_hz, subtype="PCM_16", format="WAV")
-        _settle(part, path)
+        with replacing(path) as temporary:
+            soundfile.write(temporary, steps, sample_rate_hz, subtype="PCM_16", format="WAV")
     except (OSError, soundfile.SoundFileError) as error:
         raise AudioError(f"cannot write '{path}': {error}") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    part = path.with_name(f".{path.name}.part")
-    with part.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
-    _settle(part, path)
-
-
-def _settle(part: Path, path: Path) -> None:
-    with part.open("rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_text(path, text.getvalue())

@@ -1,72 +1,27 @@
-"""`residual-audio bench analyse`: the dimension battery against scikit-learn + scikit-dimension."""
+"""The dimension battery's speed against scikit-learn + scikit-dimension, on the same heads."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+import tracemalloc
+from typing import TypedDict
 
-import typer
+import numpy as np
 
-from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.analysis.battery import measure
+from residual_audio.engine.jobs import available_cores
 from residual_audio.errors import MissingExtraError
-
-if TYPE_CHECKING:
-    from residual_audio.metrics.validate import Array
+from residual_audio.metrics.spectra import isometry
+from residual_audio.metrics.validate import Array
+from residual_audio.progress import SILENT, Progress
 
 # the tiny HTS-AT: (heads in all, width of the stream) of each stage, d_head everywhere
 STAGES = ((8, 96), (16, 192), (96, 384), (64, 768))
 D_HEAD = 24
 
 
-def run(
-    n_clips: Annotated[int, typer.Option("--clips", min=50, help="Clips a head.")] = 2000,
-    peer_heads: Annotated[
-        int, typer.Option("--peer-heads", min=1, help="Heads of each stage the peer is timed on.")
-    ] = 3,
-    growth: Annotated[
-        bool, typer.Option("--growth/--no-growth", help="Also 1,000 to 20,000 clips.")
-    ] = True,
-    seed: options.Seed = 0,
-    json: options.Json = False,
-) -> None:
-    """184 heads, raw and projected: all of our estimates against PCA + TwoNN + MLE per head.
-
-    The peer is timed on a few heads of each stage and scaled to all of them.
-    """
-    found = compare(n_clips, peer_heads, seed)
-    if growth:
-        found["growth"] = grow((1000, 2000, 5000, 10_000, 20_000), seed)
-    if json:
-        print_json(found)
-        return
-    what = f"{found['n_heads']} heads × {n_clips} clips, raw + projected"
-    rows = [
-        [f"ours, {what}, {found['cores']} cores", _s(found["ours_s"])],
-        [f"peer, scaled from {found['peer_heads']} heads", _s(found["peer_s"])],
-        ["ratio", f"{found['ratio']:.1f}"],
-        ["largest relative difference of an estimate", f"{found['largest_difference']:.1e}"],
-    ]
-    print_table(["", "seconds"], rows)
-    if growth:
-        print_table(
-            ["clips", "seconds", "peak MB", "of it input"],
-            [
-                [f"{r['n_clips']:,}", *(_s(r[k]) for k in ("seconds", "peak_mb", "input_mb"))]
-                for r in found["growth"]
-            ],
-            title="184 heads, raw + projected (seconds scaled from 4 heads)",
-        )
-
-
-def _s(seconds: float) -> str:
-    return f"{seconds:.2f}"
-
-
 def clouds(n_heads: int, n_clips: int, seed: int) -> Array:
     """Heads like real ones: classes, a falling spectrum, a bend, a common offset; float32."""
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     out = np.empty((n_heads, n_clips, D_HEAD), dtype=np.float32)
     label = rng.integers(0, 50, n_clips)
@@ -80,20 +35,36 @@ def clouds(n_heads: int, n_clips: int, seed: int) -> Array:
 
 def projections(seed: int) -> list[Array]:
     """Rows of W_O of each head, by stage: [head, d_head, width]."""
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     return [rng.normal(size=(n, D_HEAD, width)) / width**0.5 for n, width in STAGES]
 
 
-def compare(n_clips: int, peer_heads: int, seed: int) -> dict[str, Any]:
+class Against(TypedDict):
+    """Both sides' seconds on the same data in one process, and how far their estimates differ."""
+
+    n_heads: int
+    n_clips: int
+    cores: int
+    ours_s: float
+    peer_s: float
+    ratio: float
+    peer: str
+    peer_heads: int
+    peer_scaled: bool
+    largest_difference: float
+
+
+class Growth(TypedDict):
+    """Time and memory at one number of clips."""
+
+    n_clips: int
+    seconds: float
+    peak_mb: float
+    input_mb: float
+
+
+def bench_analyse(n_clips: int, peer_heads: int, seed: int, progress: Progress = SILENT) -> Against:
     """Wall time of both on the same data in this process."""
-    import numpy as np
-
-    from residual_audio.analysis.battery import measure
-    from residual_audio.engine.jobs import available_cores
-    from residual_audio.metrics.spectra import isometry
-
     n_heads, cores = sum(n for n, _ in STAGES), available_cores()
     x, weights = clouds(n_heads, n_clips, seed), projections(seed)
 
@@ -104,6 +75,7 @@ def compare(n_clips: int, peer_heads: int, seed: int) -> dict[str, Any]:
         projected = measure(x, transform=roots).columns
         return time.perf_counter() - start, raw, projected
 
+    progress.step("measuring", sum(min(peer_heads, n) for n, _ in STAGES), "heads of the peer")
     first, raw, projected = ours()
     peer_s, differences, done, offset = 0.0, [0.0], 0, 0
     for (n, _), w in zip(STAGES, weights, strict=True):
@@ -118,6 +90,7 @@ def compare(n_clips: int, peer_heads: int, seed: int) -> dict[str, Any]:
                 seconds, theirs = peer(cloud, threads)
                 spent.append(seconds)
                 differences += [abs(float(mine[k][h]) / v - 1) for k, v in theirs.items()]
+            progress.advance()
         done += len(spent) // 2
         peer_s += 2 * sum(spent) / len(spent) * n
         offset += n
@@ -138,7 +111,6 @@ def compare(n_clips: int, peer_heads: int, seed: int) -> dict[str, Any]:
 
 def peer(cloud: Array, threads: int) -> tuple[float, dict[str, float]]:
     """PCA, TwoNN and MLE of one head as the published numbers were made, with the seconds spent."""
-    import numpy as np
     from threadpoolctl import threadpool_limits
 
     try:
@@ -162,16 +134,14 @@ def peer(cloud: Array, threads: int) -> tuple[float, dict[str, float]]:
     }
 
 
-def grow(sizes: tuple[int, ...], seed: int, sample: int = 4) -> list[dict[str, float]]:
+def bench_growth(
+    sizes: tuple[int, ...], seed: int, sample: int = 4, progress: Progress = SILENT
+) -> list[Growth]:
     """Seconds and peak memory of the whole battery against the number of clips."""
-    import tracemalloc
-
-    from residual_audio.analysis.battery import measure
-    from residual_audio.metrics.spectra import isometry
-
     n_heads = sum(n for n, _ in STAGES)
     roots = isometry(projections(seed)[-1][:sample])
-    out = []
+    out: list[Growth] = []
+    progress.step("growing", len(sizes), "sizes")
     for n_clips in sizes:
         x = clouds(sample, n_clips, seed)
         start = time.perf_counter()
@@ -192,4 +162,5 @@ def grow(sizes: tuple[int, ...], seed: int, sample: int = 4) -> list[dict[str, f
                 "input_mb": n_heads * n_clips * D_HEAD * 4 / 2**20,
             }
         )
+        progress.advance()
     return out

@@ -1,0 +1,44 @@
+"""The benches run, and say what they measured; how fast is not a matter of tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from residual_audio.benchmarks.kill import Survived
+from residual_audio.benchmarks.memory import growth
+from residual_audio.cli.app import build
+
+runner = CliRunner()
+
+
+def test_capture_reports_a_share_for_each_kind() -> None:
+    call = ["bench", "capture", "--rounds", "1", "--capture", "heads", "--json"]
+    found = json.loads(runner.invoke(build(), call).stdout)
+    assert found["forward_s_per_clip"] > 0
+    assert list(found["cost"]) == ["heads"]
+
+
+def test_memory_of_a_small_extraction_is_measured() -> None:
+    call = ["bench", "memory", "--clips", "4,8", "--capture", "heads", "--json"]
+    found = json.loads(runner.invoke(build(), call).stdout)
+    assert [run["clips"] for run in found["runs"]] == [4, 8]
+    assert found["growth"] == pytest.approx(growth(found["runs"]), abs=1e-3)
+
+
+@pytest.mark.parametrize("fault", ["identical", "shards_lost", "shards_changed", "problems"])
+def test_a_store_is_whole_only_without_any_fault(fault: str) -> None:
+    good = {"identical": True, "shards_lost": 0, "shards_changed": 0, "problems": []}
+    bad = {"identical": False, "shards_lost": 1, "shards_changed": 1, "problems": ["shard-0"]}
+    assert Survived(3, 0, 1.0, **good).whole  # type: ignore[arg-type]
+    assert not Survived(3, 0, 1.0, **{**good, fault: bad[fault]}).whole  # type: ignore[arg-type]
+
+
+def test_only_studies_that_the_guides_name_are_scripts() -> None:
+    project = Path(__file__).resolve().parents[3]
+    guides = "".join(path.read_text() for path in (project / "docs").glob("*.md"))
+    for script in (project / "benchmarks").glob("*.py"):
+        assert f"benchmarks/{script.name}" in guides
