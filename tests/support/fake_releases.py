@@ -75,6 +75,20 @@ def esc50(root: Path) -> Release:
     return Release("ESC-50-master/meta/esc50.csv", 8, 2, drop, "1-1100-A-0.wav", 4, folds)
 
 
+def urbansound8k(root: Path) -> Release:
+    rows = []
+    for fold, source, target, name in ((1, 100, 3, "dog_bark"), (2, 200, 8, "siren")):
+        for k in range(2):
+            file = f"{source}-{target}-0-{k}.wav"
+            write_wav(root / f"UrbanSound8K/audio/fold{fold}/{file}")
+            rows.append([file, source, 0.0, 0.1, 1, fold, target, name])
+    header = ["slice_file_name", "fsID", "start", "end", "salience", "fold", "classID", "class"]
+    table = "UrbanSound8K/metadata/UrbanSound8K.csv"
+    write_csv(root / table, header, rows)
+    drop = "UrbanSound8K/audio/fold1/100-3-0-0.wav"
+    return Release(table, 4, 2, drop, "100-3-0-0.wav", 2, {1: "1", 2: "2"})
+
+
 def orchestra(root: Path) -> Release:
     rows = []
     for i, (instrument, pitch) in enumerate(
@@ -305,6 +319,7 @@ def compa_attribute(root: Path) -> Release:
 
 RELEASES: dict[str, Callable[[Path], Release]] = {
     "esc50": esc50,
+    "urbansound8k": urbansound8k,
     "orchestra": orchestra,
     "folder": folder,
     "manifest": manifest,

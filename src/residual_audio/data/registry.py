@@ -17,6 +17,7 @@ from residual_audio.errors import DatasetError, InputError
 MODULES: dict[str, str] = {
     "synthetic": "synthetic",
     "esc50": "esc50",
+    "urbansound8k": "urbansound8k",
     "orchestra": "orchestra",
     "folder": "folder",
     "manifest": "manifest",
