@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "run": "run",
     "report": "report",
     "models": "models",
+    "units": "units",
     "datasets": "datasets",
     "doctor": "doctor",
     "classify": "classify",
