@@ -108,9 +108,11 @@ class Contributions(Mapping[str, FloatArray]):
         if found.kind == "output":
             return self.latent
         total = np.zeros_like(self.latent)
-        for site in found.sites:
-            total += self.site(site)
-        for head in found.heads:
+        # in order of computation: a set's own order differs from run to run, and so would roundings
+        for site in self.sites:
+            if site in found.sites:
+                total += self.site(site)
+        for head in sorted(found.heads):
             if attention_site(head, self.sites) not in found.sites:
                 total += self.head(head)
         return total
