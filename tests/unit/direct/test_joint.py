@@ -12,7 +12,7 @@ from residual_audio.direct.joint import joint_of
 from residual_audio.direct.joint_module import joint_head, joint_of_module
 from residual_audio.errors import ModelError, StoreError
 from residual_audio.extraction.extraction import extract
-from residual_audio.models.joint import MLP, Identity, JointHead, Linear, Residual
+from residual_audio.models.joint import MLP, Identity, JointHead, Linear, ResidualMLP
 
 D = CONFIG.latent
 KINDS = ("identity", "linear", "mlp", "residual")
@@ -24,7 +24,7 @@ def module(kind: str) -> JointHead:
         "identity": Identity(D),
         "linear": Linear(D, 6),
         "mlp": MLP(D, 16, 6),
-        "residual": Residual(D, 6),
+        "residual": ResidualMLP(D, 6),
     }
     found = made[kind].requires_grad_(False)
     for name, parameter in found.named_parameters():
