@@ -35,7 +35,7 @@ def check(run: Path) -> None:
 
 def test_run_of_one_stage_ends_in_a_page(tmp_path: Path) -> None:
     model, out = save_one_stage(tmp_path / "ast", "ast"), tmp_path / "run"
-    asked = ("--data-option", "n_clips=41", "--exact", 4, "--folds", 2)
+    asked = ("--data-option", "n_clips=82", "--exact", 4, "--folds", 2)
     said = call("run", "--model", model, "--dataset", "synthetic", "--out", out, *asked)
     assert "left out" not in said
     check(out)

@@ -47,6 +47,7 @@ def run(
     from residual_audio.generation.sound_side import read_side, write_statistics
     from residual_audio.models.registry import load_model
     from residual_audio.report import figures_evaluation as plots
+    from residual_audio.report.style import save
     from residual_audio.results import result_to_dict, write_result
 
     if evaluated is None and save_stats is None:
@@ -72,7 +73,7 @@ def run(
     found = compare_sides(sides[0], sides[1], loaded, infinity=infinity, seed=seed)
     path = write_result(found.result, out, items=log_items)
     if found.extrapolated is not None:
-        plots.save(plots.extrapolation(found.extrapolated), path.with_suffix(".png"))
+        save(plots.extrapolation(found.extrapolated), path.with_suffix(".png"))
     if json:
         print_json(result_to_dict(found.result))
     else:

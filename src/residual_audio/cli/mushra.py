@@ -40,6 +40,7 @@ def run(
     from residual_audio.generation.listening_tests import analyse_ratings
     from residual_audio.generation.ratings import read_ratings
     from residual_audio.report import figures_evaluation as plots
+    from residual_audio.report.style import save
     from residual_audio.results import result_to_dict, write_result
 
     ratings = read_ratings(file, parse_scale(scale))
@@ -55,7 +56,7 @@ def run(
     path = write_result(found, out, items=log_items)
     values = [used.values[:, :, k] for k in range(len(used.systems))]
     figure = plots.rating_boxes(used.systems, [v[v == v] for v in values], used.scale)
-    plots.save(figure, path.with_suffix(".png"))
+    save(figure, path.with_suffix(".png"))
     if json:
         print_json(result_to_dict(found, items=False))
         return

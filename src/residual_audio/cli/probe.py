@@ -192,6 +192,7 @@ def study(
     from residual_audio.geometry.cells import cells_of_results, read_cells
     from residual_audio.geometry.correlates import correlate
     from residual_audio.report import figures_evaluation as plots
+    from residual_audio.report.style import save
 
     if (from_table is None) == (not sources):
         raise InputError("give either result files and folders, or --from-table FILE")
@@ -218,7 +219,7 @@ def study(
         write_json(out / "study.json", document)
         for name in dict.fromkeys(row.score for row in found.rows):
             figure = plots.scatter(cells, found, name)
-            plots.save(figure, out / f"study_{result_files.slug(name)}.png")
+            save(figure, out / f"study_{result_files.slug(name)}.png")
     if json:
         print_json(document)
         return

@@ -1,19 +1,21 @@
-"""Every figure of the analysis, drawn from `tables/` alone: no store, no weights.
+"""Every figure of a run, drawn from `tables/` alone: no store, no weights.
 
-Adding a figure is adding one function `tables -> Figure` and one line here.
+Adding a figure is adding one file with a function `tables -> Figure` and one line here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from residual_audio.errors import InputError
+from residual_audio.report import figures_ablation as ablation
+from residual_audio.report import figures_adaptation as adapted
 from residual_audio.report import figures_attention as below
 from residual_audio.report import figures_classes as classes
 from residual_audio.report import figures_heads as heads
-from residual_audio.report import figures_interventions as interventions
 from residual_audio.report import figures_similarity as alike
 from residual_audio.report import figures_stages as stages
 from residual_audio.report import figures_training as training
@@ -23,79 +25,95 @@ from residual_audio.report.style import save, styled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FIGURES: dict[str, tuple[Callable[[Tables], Figure], str]] = {
-    "head_panels": (heads.head_panels, "Eight measures of every head, before W_O."),
-    "head_panels_projected": (heads.projected_panels, "The same measures after W_O."),
-    "block_heatmap": (
-        stages.block_heatmap,
-        "Linear (L) and nonlinear (N) dimension, their ratio, and the share of the first "
-        "component, by block.",
-    ),
-    "progression": (stages.progression, "Dimension by block, mean ± standard deviation."),
-    "pc1_dominance": (heads.pc1_dominance, "Share of the first component of every head."),
-    "boxplots": (stages.boxplots, "Four measures by stage."),
-    "spectral_fingerprints": (alike.spectral_fingerprints, "Eigenspectra of all heads."),
-    "entropy_vs_dimension": (
-        heads.entropy_against_dimension,
-        "Spectral entropy against linear dimension.",
-    ),
-    "head_similarity": (alike.similarity_matrix, "Likeness of eigenspectra, in Ward order."),
-    "head_cka": (alike.cka_matrix, "What heads say about clips: linear CKA."),
-    "head_subspaces": (alike.subspace_matrix, "Overlap of the directions heads write."),
-    "fingerprint_map": (alike.fingerprint_map, "Heads laid out by their eigenspectra."),
-    "class_activation": (classes.class_activation, "Which classes move which heads."),
-    "fisher": (classes.fisher_discriminability, "How well single heads separate the classes."),
-    "attention_maps": (
-        below.attention_participation,
-        "Participation ratio of attention maps by head and stage, and what the number of maps "
-        "does to it.",
-    ),
-    "pooling": (below.pooling_shares, "What mean pooling keeps and discards."),
-    "streams": (below.streams, "Dimension of streams, attention and MLP outputs."),
-    "dimension_vs_clips": (
-        stages.dimension_against_clips,
-        "Estimates against the number of clips.",
-    ),
-    "dimension_vs_scale": (
-        stages.dimension_against_scale,
-        "Nonlinear dimension against the scale it is measured at.",
-    ),
-    **interventions.FIGURES,
-    **training.FIGURES,
-}
-"""Name (also the file's) → function and caption."""
+
+@dataclass(frozen=True)
+class Drawing:
+    """One figure: its file, where it stands on the page, and what it shows."""
+
+    name: str
+    """Also the stem of its files."""
+    section: str
+    """Id of the page's section it belongs to (`sections.py`)."""
+    draw: Callable[[Tables], Figure]
+    """Raises `MissingTable` where a run lacks what it is drawn from."""
+    caption: str
 
 
-def draw(name: str, run: Path) -> list[Path]:
-    """Draw one figure; an error says which table it lacks."""
-    if name not in FIGURES:
-        raise InputError(f"no figure '{name}'; there are: {', '.join(FIGURES)}")
-    with styled():
-        figure = FIGURES[name][0](Tables(run))
-        return save(figure, run / "figures" / name)
+DRAWINGS: tuple[Drawing, ...] = (
+    Drawing("adaptation", "residual", adapted.adaptation,
+            "Adaptations on the same grouped folds, and their paired gains."),
+    Drawing("few_shot", "residual", adapted.few_shot, "Adaptation from few clips a class."),
+    Drawing("retention", "residual", adapted.retention, "How many components does a head need?"),
+    Drawing("pruning", "residual", adapted.pruning,
+            "Heads taken out of the weights: accuracy, and the time it saves."),
+    Drawing("gains_by_head", "residual", adapted.gains_by_head, "Which heads the gains moved."),
+    Drawing("sweep", "residual", adapted.sweep_parallel,
+            "Settings and held-out accuracy of every trial."),
+    Drawing("block_ablation", "ablation", ablation.block_ablation,
+            "Accuracy lost without each block's attention; against entropy; heads by stage."),
+    Drawing("fisher_vs_ablation", "ablation", ablation.fisher_against_ablation,
+            "Cheap metrics of every head against what its removal costs."),
+    Drawing("ablation_predictors", "ablation", ablation.ablation_predictors,
+            "Which cheap metric predicts importance?"),
+    Drawing("removal_curves", "ablation", ablation.removal_curves,
+            "Accuracy against heads removed, least important first."),
+    Drawing("head_panels", "heads", heads.head_panels, "Measures of every head, before W_O."),
+    Drawing("block_heatmap", "heads", stages.block_heatmap,
+            "Linear (L) and nonlinear (N) dimension, their ratio, and the share of the first "
+            "component, by block."),
+    Drawing("progression", "heads", stages.progression,
+            "Dimension by block, mean ± standard deviation."),
+    Drawing("boxplots", "heads", stages.boxplots,
+            "Dimensions by stage, or by block where there is one stage."),
+    Drawing("pc1_dominance", "heads", heads.pc1_dominance,
+            "Share of the first component of every head."),
+    Drawing("entropy_vs_dimension", "heads", heads.entropy_against_dimension,
+            "Spectral entropy against linear dimension."),
+    Drawing("head_panels_projected", "heads", heads.projected_panels,
+            "The same measures after W_O."),
+    Drawing("streams", "heads", below.streams,
+            "Dimension of streams, attention and MLP outputs."),
+    Drawing("dimension_vs_clips", "heads", stages.dimension_against_clips,
+            "Estimates against the number of clips."),
+    Drawing("dimension_vs_scale", "heads", stages.dimension_against_scale,
+            "Nonlinear dimension against the scale it is measured at."),
+    Drawing("class_activation", "classes", classes.class_activation,
+            "Which classes move which heads."),
+    Drawing("fisher", "classes", classes.fisher_discriminability,
+            "How well single heads separate the classes."),
+    Drawing("spectral_fingerprints", "alike", alike.spectral_fingerprints,
+            "Eigenspectra of all heads."),
+    Drawing("head_similarity", "alike", alike.similarity_matrix,
+            "Likeness of eigenspectra, in Ward order."),
+    Drawing("head_cka", "alike", alike.cka_matrix, "What heads say about clips: linear CKA."),
+    Drawing("head_subspaces", "alike", alike.subspace_matrix,
+            "Overlap of the directions heads write."),
+    Drawing("fingerprint_map", "alike", alike.fingerprint_map,
+            "Heads laid out by their eigenspectra."),
+    Drawing("attention_maps", "attention", below.attention_participation,
+            "Participation ratio of attention maps by head and stage, and what the number of maps "
+            "does to it."),
+    Drawing("pooling", "attention", below.pooling_shares, "What mean pooling keeps and discards."),
+    Drawing("training", "training", training.training,
+            "Dimension of heads by stage, RankMe of both sides, modality gap and accuracy on the "
+            "probe set, while the model is trained."),
+)  # fmt: skip
+"""In the order of the page."""
+
+FIGURES = {drawing.name: drawing for drawing in DRAWINGS}
 
 
 def draw_all(run: Path, names: Iterable[str] | None = None) -> list[Path]:
-    """Draw every figure whose tables the run has; returns the files (PNG and PDF)."""
+    """Draw these figures (all), as far as the run has their tables; the files (PNG and PDF)."""
     tables = Tables(run)
     written: list[Path] = []
     for name in FIGURES if names is None else names:
+        if name not in FIGURES:
+            raise InputError(f"no figure '{name}'; there are: {', '.join(FIGURES)}")
         with styled():
             try:
-                figure = FIGURES[name][0](tables)
+                figure = FIGURES[name].draw(tables)
             except MissingTable:
                 continue
             written += save(figure, run / "figures" / name)
     return written
-
-
-def missing(run: Path) -> dict[str, str]:
-    """Figures that this run cannot have → why."""
-    tables, out = Tables(run), {}
-    for name, (function, _) in FIGURES.items():
-        with styled():
-            try:
-                function(tables)
-            except MissingTable as error:
-                out[name] = str(error)
-    return out

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from residual_audio.files import replacing
+from residual_audio.report.style import MARKERS, series_colour
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,21 +18,6 @@ if TYPE_CHECKING:
     from residual_audio.metrics.frechet import Extrapolated
 
 Array = npt.NDArray[Any]
-
-# Okabe & Ito: told apart by colour-blind readers
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = "os^Dv*P"
-
-
-def save(figure: Figure, path: Path) -> Path:
-    """PNG or PDF by suffix, written whole."""
-    kind = path.suffix.lstrip(".") or "png"
-    path = path.with_suffix(f".{kind}")
-    # no date and no software line: the same numbers give the same file
-    metadata = {"Software": None} if kind == "png" else {"CreationDate": None, "Producer": None}
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=150, bbox_inches="tight", metadata=metadata)
-    return path
 
 
 def _axes(rows: int, columns: int, width: float, height: float) -> tuple[Figure, Array]:
@@ -58,7 +42,7 @@ def scatter(cells: Cells, study: CorrelationStudy, score: str, n_probes: int = 6
             ax.scatter(
                 x[i],
                 y[i],
-                color=COLOURS[models.index(model) % len(COLOURS)],
+                color=series_colour(models.index(model)),
                 marker=MARKERS[benchmarks.index(benchmark) % len(MARKERS)],
                 s=32,
             )
@@ -78,7 +62,7 @@ def _legend(figure: Figure, models: list[str], benchmarks: list[str]) -> None:
     if len(models) > 12:
         return
     handles = [
-        Line2D([], [], color=COLOURS[i % len(COLOURS)], marker="o", ls="", label=model)
+        Line2D([], [], color=series_colour(i), marker="o", ls="", label=model)
         for i, model in enumerate(models)
     ]
     if len(benchmarks) > 1:
@@ -99,8 +83,12 @@ def rating_boxes(
         [np.asarray(r) for r in ratings],
         tick_labels=list(names),
         showmeans=True,
-        medianprops={"color": COLOURS[1]},
-        meanprops={"markerfacecolor": COLOURS[0], "markeredgecolor": COLOURS[0], "marker": "D"},
+        medianprops={"color": series_colour(1)},
+        meanprops={
+            "markerfacecolor": series_colour(0),
+            "markeredgecolor": series_colour(0),
+            "marker": "D",
+        },
         flierprops={"markersize": 3},
     )
     margin = 0.03 * (scale[1] - scale[0])
@@ -115,10 +103,12 @@ def extrapolation(found: Extrapolated) -> Figure:
     figure, axes = _axes(1, 1, 3.6, 2.8)
     ax = axes[0, 0]
     at = 1 / found.fractions
-    ax.scatter(at, found.distances, s=14, color=COLOURS[0])
+    ax.scatter(at, found.distances, s=14, color=series_colour(0))
     line = np.array([0.0, at.max()])
-    ax.plot(line, found.value + found.slope * line, color=COLOURS[1], lw=1)
-    ax.errorbar([0], [found.value], yerr=[1.96 * found.standard_error], color=COLOURS[1], capsize=3)
+    ax.plot(line, found.value + found.slope * line, color=series_colour(1), lw=1)
+    ax.errorbar(
+        [0], [found.value], yerr=[1.96 * found.standard_error], color=series_colour(1), capsize=3
+    )
     ax.set_xlabel("1 / share of the files")
     ax.set_ylabel("FAD")
     return figure

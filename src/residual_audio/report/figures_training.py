@@ -10,7 +10,7 @@ import numpy as np
 
 from residual_audio.errors import InputError
 from residual_audio.report.inputs import Tables
-from residual_audio.report.style import PAGE, STAGE_COLOURS, stage_colour
+from residual_audio.report.style import PAGE, series_colour, stage_colour
 from residual_audio.table import Table, from_rows
 from residual_audio.types import Head
 
@@ -76,7 +76,7 @@ def training(tables: Tables) -> Figure:
         panels[3].plot(
             step,
             table[name][first].astype(float),
-            color=STAGE_COLOURS[i],
+            color=series_colour(i),
             marker="o",
             markersize=2.5,
             label=name.replace("_", " "),
@@ -87,12 +87,3 @@ def training(tables: Tables) -> Figure:
         panel.set_xlabel("step")
         panel.set_ylim(bottom=0)
     return figure
-
-
-FIGURES = {
-    "training": (
-        training,
-        "Dimension of heads by stage, RankMe of both sides, modality gap and accuracy on the probe "
-        "set, while the model is trained.",
-    )
-}

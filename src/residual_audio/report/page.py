@@ -11,6 +11,7 @@ import csv
 import json
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from residual_audio import __version__
 from residual_audio.errors import InputError
 from residual_audio.files import read_json, write_text
 from residual_audio.provenance import without_machine_paths
+from residual_audio.report.figures import DRAWINGS, FIGURES
 from residual_audio.report.sections import SECTIONS, Section
 
 MOST_ROWS = 400
@@ -26,7 +28,7 @@ MOST_ROWS = 400
 
 
 @dataclass(frozen=True)
-class Table:
+class Listing:
     """One CSV file, ready to print."""
 
     name: str
@@ -36,7 +38,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Picture:
     """One picture with its caption, as a data URI."""
 
     name: str
@@ -51,8 +53,8 @@ class Part:
     """One section of the page with what was found for it."""
 
     section: Section
-    figures: list[Figure]
-    tables: list[Table]
+    figures: list[Picture]
+    tables: list[Listing]
 
 
 @dataclass(frozen=True)
@@ -105,12 +107,14 @@ def write_page(run: Path) -> Path:
 def gather(run: Path) -> Page:
     """Collect what a run folder holds; parts that were not run are left out."""
     record = _json(run / "run.json")
-    parts = [_part(run, section) for section in SECTIONS]
+    parts = [
+        _part(run, section, [d.name for d in DRAWINGS if d.section == section.id])
+        for section in SECTIONS
+    ]
     shown = {figure.name for part in parts for figure in part.figures}
     extra = sorted(path.stem for path in (run / "figures").glob("*.png") if path.stem not in shown)
     if extra:
-        rest = Section("more", "More figures", "", tuple(extra), ())
-        parts.append(_part(run, rest))
+        parts.append(_part(run, Section("more", "More figures", "", ()), extra))
     return Page(
         title=without_machine_paths(
             f"{record.get('model', 'model')} on {record.get('dataset', run.name)}"
@@ -149,10 +153,10 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, str]]:
     return [*facts, ("weights sha256", f"{str(sha)[:16]}…")] if sha else facts
 
 
-def _part(run: Path, section: Section) -> Part:
-    figures = [
+def _part(run: Path, section: Section, figures: Sequence[str]) -> Part:
+    pictures = [
         _figure(run / "figures" / f"{name}.png")
-        for name in section.figures
+        for name in figures
         if (run / "figures" / f"{name}.png").is_file()
     ]
     tables = [
@@ -160,29 +164,27 @@ def _part(run: Path, section: Section) -> Part:
         for name in section.tables
         if (run / "tables" / f"{name}.csv").is_file()
     ]
-    return Part(section, figures, tables)
+    return Part(section, pictures, tables)
 
 
-def _figure(path: Path) -> Figure:
-    from residual_audio.report.figures import FIGURES
-
-    caption = FIGURES[path.stem][1] if path.stem in FIGURES else ""
+def _figure(path: Path) -> Picture:
+    caption = FIGURES[path.stem].caption if path.stem in FIGURES else ""
     # width and height stand in the header of every PNG
     width, height = struct.unpack(">II", path.read_bytes()[16:24])
-    return Figure(path.stem, caption, _data_uri(path, "image/png"), width > 1.5 * height)
+    return Picture(path.stem, caption, _data_uri(path, "image/png"), width > 1.5 * height)
 
 
 def _data_uri(path: Path, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
 
 
-def _table(path: Path) -> Table:
+def _table(path: Path) -> Listing:
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     if not rows:
-        return Table(path.stem, [], [], 0)
+        return Listing(path.stem, [], [], 0)
     body = [[_short(cell) for cell in row] for row in rows[1 : MOST_ROWS + 1]]
-    return Table(path.stem, rows[0], body, len(rows) - 1)
+    return Listing(path.stem, rows[0], body, len(rows) - 1)
 
 
 def _short(cell: str) -> str:

@@ -1,4 +1,4 @@
-"""What the page shows, in which order. Captions of figures stand with the figures."""
+"""The headings of the page, in order; figures say themselves which they belong to."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with the names of the figures and tables that belong under it."""
+    """A heading with the names of the tables that belong under it."""
 
     id: str
     title: str
     text: str
-    figures: tuple[str, ...]
     tables: tuple[str, ...]
 
 
@@ -23,7 +22,6 @@ SECTIONS: tuple[Section, ...] = (
         "Every method on the same grouped folds; what is trained never sees the tested fold. The "
         "gain over zero-shot is paired, with a 95% interval that draws whole groups of recordings. "
         "Adapted methods have seen labelled clips: they are not zero-shot.",
-        ("adaptation", "few_shot", "retention", "pruning", "gains_by_head", "sweep"),
         ("adapted", "adapted_against", "gains_components"),
     ),
     Section(
@@ -31,7 +29,6 @@ SECTIONS: tuple[Section, ...] = (
         "Which parts matter",
         "The change of the answers when a part is removed. The direct method takes away only its "
         "own contribution to the latent, the exact one runs the encoder without it.",
-        ("block_ablation", "fisher_vs_ablation", "ablation_predictors", "removal_curves"),
         ("ablation_attention_exact", "ablation_attention_direct", "ablation_correlations"),
     ),
     Section(
@@ -40,46 +37,25 @@ SECTIONS: tuple[Section, ...] = (
         "Every attention head in order of computation. Linear dimension counts principal "
         "components, TwoNN and MLE look at neighbours; their ratio L/N is large where the cloud "
         "of clips is curved.",
-        (
-            "head_panels",
-            "block_heatmap",
-            "progression",
-            "boxplots",
-            "pc1_dominance",
-            "entropy_vs_dimension",
-            "head_panels_projected",
-            "streams",
-            "dimension_vs_clips",
-            "dimension_vs_scale",
-        ),
         ("stages", "blocks", "heads", "descriptions"),
     ),
     Section(
         "classes",
         "Which sounds move which heads",
         "",
-        ("class_activation", "fisher"),
         ("fisher",),
     ),
     Section(
         "alike",
         "Which heads are alike",
         "",
-        (
-            "spectral_fingerprints",
-            "head_similarity",
-            "head_cka",
-            "head_subspaces",
-            "fingerprint_map",
-        ),
         (),
     ),
     Section(
         "attention",
         "Attention maps, and what pooling discards",
         "",
-        ("attention_maps", "pooling"),
         ("attention_stages",),
     ),
-    Section("training", "How it emerged in training", "", ("training",), ("training",)),
+    Section("training", "How it emerged in training", "", ("training",)),
 )

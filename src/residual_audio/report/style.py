@@ -98,7 +98,7 @@ def stage_colour(stage: int) -> str:
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
-    """`<path>.png` and `<path>.pdf`, all there or not there, the same bytes for the same data."""
+    """PNG and PDF, or only the one that the path names; the same bytes for the same data."""
     import io
 
     from residual_audio.files import write_bytes
@@ -106,9 +106,10 @@ def save(figure: Figure, path: Path) -> list[Path]:
     figure.draw_without_rendering()  # one layout for both files
     figure.set_layout_engine("none")
     written = []
-    for suffix, metadata in ((".png", {"Software": None}), (".pdf", {"CreationDate": None})):
+    kinds = {".png": {"Software": None}, ".pdf": {"CreationDate": None}}
+    for suffix in [path.suffix] if path.suffix in kinds else kinds:
         buffer = io.BytesIO()
-        figure.savefig(buffer, format=suffix[1:], metadata=metadata)
+        figure.savefig(buffer, format=suffix[1:], metadata=kinds[suffix])
         written.append(write_bytes(path.with_suffix(suffix), buffer.getvalue()))
     return written
 

@@ -15,6 +15,7 @@ from residual_audio.generation.fad import compare_sides
 from residual_audio.generation.sound_side import read_side, read_statistics, write_statistics
 from residual_audio.metrics import frechet
 from residual_audio.report import figures_evaluation as plots
+from residual_audio.report.style import save
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +42,7 @@ def test_fad_of_folders(tmp_path: Path) -> None:
     assert len(near.result.per_item["file"]) == 30  # type: ignore[index]
     assert near.result.per_item["windows"] == [2] * 30  # type: ignore[index]
     assert near.extrapolated is not None
-    plots.save(plots.extrapolation(near.extrapolated), tmp_path / "line.png")
+    save(plots.extrapolation(near.extrapolated), tmp_path / "line.png")
     itself = compare_sides(left, left, model).result
     assert itself["fad"].value == pytest.approx(0, abs=1e-10)
 

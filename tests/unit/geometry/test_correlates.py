@@ -14,6 +14,7 @@ from residual_audio.errors import InputError
 from residual_audio.geometry.cells import Cells, cells_of_results, read_cells
 from residual_audio.geometry.correlates import correlate, correlation_within
 from residual_audio.report import figures_evaluation as plots
+from residual_audio.report.style import save
 from residual_audio.types import Result, Score
 
 
@@ -183,6 +184,6 @@ def test_scatter_is_drawn_the_same_each_time(published: Path, tmp_path: Path) ->
     cells = read_cells(published)
     found = correlate(cells, scores=["H"])
     for name in ("a.png", "b.png"):
-        plots.save(plots.scatter(cells, found, "H"), tmp_path / name)
+        save(plots.scatter(cells, found, "H"), tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "a.png").stat().st_size > 5000
