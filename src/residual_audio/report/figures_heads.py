@@ -32,7 +32,7 @@ def head_panels(tables: Tables, prefix: str = "") -> Figure:
         axes.set_title(f"{letter}  {label(name)}", loc="left")
         if name == "ln_ratio":
             axes.axhline(1, color="0.4", linewidth=0.6, linestyle="--", zorder=1)
-    for axes in grid[-4:]:
+    for axes in grid[-grid[0].get_gridspec().ncols :]:
         axes.set_xlabel("head")
     stages = sorted(set(heads["stage"].tolist()))
     stage_legend(figure, stages, below=True)

@@ -75,14 +75,13 @@ def styled() -> Iterator[None]:
             plt.close("all")
 
 
-def panels(n: int, columns: int = 4, height: float = 1.75) -> tuple[Figure, list[Axes]]:
-    """A page-wide grid of n axes, `height` inches a row."""
+def panels(n: int, height: float = 1.75) -> tuple[Figure, list[Axes]]:
+    """A page-wide grid of n axes, `height` inches a row, with as few empty places as can be."""
     import matplotlib.pyplot as plt
 
+    columns = n if n <= 4 else min((4, 3, 5), key=lambda c: -n % c)
     rows = -(-n // columns)
-    figure, grid = plt.subplots(
-        rows, min(n, columns), figsize=(PAGE, height * rows + 0.3), squeeze=False
-    )
+    figure, grid = plt.subplots(rows, columns, figsize=(PAGE, height * rows + 0.3), squeeze=False)
     for axes in grid.flat[n:]:
         axes.axis("off")
     return figure, list(grid.flat[:n])
