@@ -16,6 +16,7 @@ from residual_audio.report import figures_adaptation as adapted
 from residual_audio.report import figures_attention as below
 from residual_audio.report import figures_classes as classes
 from residual_audio.report import figures_heads as heads
+from residual_audio.report import figures_scree as spectra
 from residual_audio.report import figures_similarity as alike
 from residual_audio.report import figures_stages as stages
 from residual_audio.report import figures_training as training
@@ -65,6 +66,8 @@ DRAWINGS: tuple[Drawing, ...] = (
             "Dimension by block, mean ± standard deviation."),
     Drawing("boxplots", "heads", stages.boxplots,
             "Dimensions by stage, or by block where there is one stage."),
+    Drawing("scree", "heads", spectra.scree,
+            "Eigenvalue spectra of heads by stage, and the share that the first components keep."),
     Drawing("pc1_dominance", "heads", heads.pc1_dominance,
             "Share of the first component of every head."),
     Drawing("entropy_vs_dimension", "heads", heads.entropy_against_dimension,
