@@ -32,8 +32,7 @@ def head_panels(tables: Tables, prefix: str = "") -> Figure:
         axes.set_title(f"{letter}  {label(name)}", loc="left")
         if name == "ln_ratio":
             axes.axhline(1, color="0.4", linewidth=0.6, linestyle="--", zorder=1)
-    for axes in grid[-grid[0].get_gridspec().ncols :]:
-        axes.set_xlabel("head")
+    figure.supxlabel("head, in order of computation", fontsize=7.5)
     stages = sorted(set(heads["stage"].tolist()))
     stage_legend(figure, stages, below=True)
     return figure
