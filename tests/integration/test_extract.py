@@ -18,6 +18,7 @@ from residual_audio.errors import AudioError, DatasetError, InputError, ModelErr
 from residual_audio.models import native
 from residual_audio.models.registry import NANO
 from residual_audio.passes.sources import reason
+from residual_audio.progress import Progress
 from residual_audio.store import lock
 from residual_audio.store.verify import verify_store
 from residual_audio.types import Clip
@@ -56,19 +57,21 @@ class Stopped(Exception):
     pass
 
 
-def stop_after(n_clips: int):
-    def progress(done: int, total: int) -> None:
-        if done >= n_clips:
-            raise Stopped
+class StopAfter(Progress):
+    def __init__(self, n_clips: int) -> None:
+        self.left = n_clips
 
-    return progress
+    def advance(self, n: int = 1) -> None:
+        self.left -= n
+        if self.left <= 0:
+            raise Stopped
 
 
 def test_resumed_is_the_same_as_uninterrupted(tmp_path, model, dataset) -> None:
     whole = run(model, dataset, tmp_path / "whole", capture="all")
     assert whole.n_shards_made == 4
     with pytest.raises(Stopped):
-        run(model, dataset, tmp_path / "stopped", capture="all", progress=stop_after(15))
+        run(model, dataset, tmp_path / "stopped", capture="all", progress=StopAfter(15))
     folder = tmp_path / "stopped" / "store"
     assert not (folder / lock.NAME).exists()
     assert sorted(p.name for p in folder.glob("shard-*")) == [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from threading import Lock
 from typing import Any, Protocol
@@ -176,7 +176,7 @@ def problem_of(
         pooled=_Rows(store, keep),
         sites=store.sites,
         ensemble=ensemble,
-        about={"model": store.manifest["model"], "dataset": store.manifest["asked"]["dataset"]},
+        about={"model": asdict(store.model_info), "dataset": asdict(store.dataset_info)},
     )
 
 

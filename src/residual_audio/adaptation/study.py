@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -197,8 +197,8 @@ def _result(
         )
     return Result(
         task="adapted",
-        model=store.manifest["model"]["name"],
-        dataset=store.manifest["asked"]["dataset"]["name"],
+        model=store.model_info.name,
+        dataset=store.dataset_info.name,
         split=division.source,
         scores=tuple(scores),
         details={
@@ -207,7 +207,7 @@ def _result(
             "folds": list(division.names),
         },
         provenance=provenance.collect(seed=seeds[0])
-        | {"model": store.manifest["model"], "dataset": store.manifest["asked"]["dataset"]},
+        | {"model": asdict(store.model_info), "dataset": asdict(store.dataset_info)},
     )
 
 

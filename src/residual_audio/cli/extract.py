@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -69,17 +70,7 @@ def run(
     from residual_audio.extraction.extraction import extract
 
     data = load_dataset(dataset, root, **options.parse_data_options(data_option))
-    n_clips = len(data.select(limit=limit).clips)
     with watching(quiet or json) as progress:
-        progress.step("extract", n_clips)
-        progress.keeps(f"finished shards are kept in {out}, the same command continues")
-        shown = 0
-
-        def report(done: int, total: int) -> None:
-            nonlocal shown
-            progress.advance(done - shown)
-            shown = done
-
         found = extract(
             model,
             data,
@@ -96,7 +87,7 @@ def run(
             processes=processes,
             ray_address=ray_address,
             overwrite=overwrite,
-            progress=report,
+            progress=progress,
             sample={"n_maps": n_maps, "n_token_clips": n_token_clips},
         )
     summary = _summary(found, out)
@@ -109,20 +100,19 @@ def run(
 
 
 def _summary(found: Any, out: Path) -> dict[str, Any]:
-    manifest = found.store.manifest
-    n_bytes = sum(entry["bytes"] for entry in manifest["shards"])
+    store = found.store
     return {
         "out": str(out),
-        "model": manifest["model"]["name"],
-        "dataset": manifest["asked"]["dataset"]["name"],
-        "capture": list(found.store.kinds),
+        "model": store.model_info.name,
+        "dataset": store.dataset_info.name,
+        "capture": list(store.kinds),
         "n_ok": found.n_ok,
         "n_skipped": len(found.skipped),
         "skipped": group_reasons(found.reasons),
-        "partial": manifest["partial"],
-        "n_shards": len(manifest["shards"]),
+        "partial": store.partial and asdict(store.partial),
+        "n_shards": store.size.n_shards,
         "n_shards_made": found.n_shards_made,
-        "bytes_per_clip": round(n_bytes / max(1, found.n_ok)),
+        "bytes_per_clip": round(store.size.shard_bytes / max(1, found.n_ok)),
     }
 
 

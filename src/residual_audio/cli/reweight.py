@@ -106,7 +106,7 @@ def _ensemble(store: Any, name: str, model: str | None, device: str) -> Any:
     from residual_audio.embeddings.prompts import embed_classes, find_prompts
     from residual_audio.models.registry import load_model
 
-    loaded = load_model(model or store.manifest["model"]["name"], device)
+    loaded = load_model(model or store.model_info.name, device)
     return embed_classes(loaded, store.classes, find_prompts(name, store.template))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,47 +24,46 @@ def info(path: Path_, json: options.Json = False) -> None:
     from residual_audio.store import open_store
 
     store = open_store(path)
-    manifest = store.manifest
-    n_bytes = sum(entry["bytes"] for entry in [*manifest["files"], *manifest["shards"]])
+    model, partial, size = store.model_info, store.partial, store.size
     record: dict[str, Any] = {
         "folder": str(store.folder),
-        "model": manifest["model"],
-        "dataset": manifest["asked"]["dataset"],
-        "capture": manifest["asked"]["capture"],
-        "run": manifest["asked"]["run"],
-        "partial": manifest["partial"],
-        "n_clips": manifest["n_clips"],
-        "n_ok": manifest["n_ok"],
+        "model": asdict(model),
+        "dataset": asdict(store.dataset_info),
+        "capture": store.asked["capture"],
+        "run": asdict(store.run_info),
+        "partial": partial and asdict(partial),
+        "n_clips": size.n_clips,
+        "n_ok": len(store),
         "skipped": store.skipped,
         "n_heads": len(store.all_heads),
-        "n_shards": len(manifest["shards"]),
-        "bytes": n_bytes,
+        "n_shards": size.n_shards,
+        "bytes": size.n_bytes,
         "has_text": store.has_text,
-        "arrays": manifest["arrays"],
-        "provenance": manifest["provenance"],
+        "arrays": store.array_specs,
+        "provenance": store.provenance,
     }
     if json:
         print_json(record)
         return
-    partial = manifest["partial"]
+    made = store.provenance
     rows = [
-        ["model", f"{manifest['model']['name']} ({manifest['model']['family']})"],
-        ["model sha256", manifest["model"]["sha256"]],
+        ["model", f"{model.name} ({model.family})"],
+        ["model sha256", model.sha256],
         ["data set", record["dataset"]["name"]],
-        ["clips", f"{manifest['n_ok']:,} ok, {len(store.skipped):,} skipped"],
-        ["partial", f"{partial['n_clips']:,} of {partial['of']:,}" if partial else "no"],
+        ["clips", f"{len(store):,} ok, {len(store.skipped):,} skipped"],
+        ["partial", f"{partial.n_clips:,} of {partial.of:,}" if partial else "no"],
         ["captured", ", ".join(store.kinds)],
         ["heads", len(store.all_heads)],
         ["text", f"{len(store.texts()[0]):,} embedded" if store.has_text else "no text side"],
-        ["size", f"{n_bytes / 1e6:,.1f} MB in {len(manifest['shards'])} shards"],
-        ["made", f"{manifest['provenance']['created_utc']} by {manifest['provenance']['version']}"],
+        ["size", f"{size.n_bytes / 1e6:,.1f} MB in {size.n_shards} shards"],
+        ["made", f"{made['created_utc']} by {made['version']}"],
     ]
     print_table(["", ""], rows, title=str(store.folder))
     print_table(
         ["array", "type", "shape of a row"],
         [
             [name, spec["dtype"], " × ".join(map(str, spec["shape"])) or "1"]
-            for name, spec in _by_group(manifest["arrays"]).items()
+            for name, spec in _by_group(store.array_specs).items()
         ],
     )
 

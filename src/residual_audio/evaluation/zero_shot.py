@@ -152,7 +152,7 @@ def evaluate_store(
     )  # fmt: skip
     record = provenance.collect(
         seed=seed,
-        store=store.manifest["asked"],
+        store=store.asked,
         intervals=f"95%, {n_resamples} bootstrap resamples of groups",
     )
     return _result(vectors, record, split=split, seed=seed, n_resamples=n_resamples)

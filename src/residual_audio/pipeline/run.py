@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from residual_audio import provenance
 from residual_audio.errors import ResidualAudioError
 from residual_audio.files import write_json
 from residual_audio.pipeline import work
@@ -82,8 +81,7 @@ def run(settings: RunSettings, progress: Progress = SILENT) -> Finished:
 
 def _record(at: Workshop, steps: Steps, left_out: dict[str, str]) -> dict[str, Any]:
     """`run.json`: what was asked, what was used, what was skipped and why."""
-    store, manifest = at.store, at.store.manifest
-    partial = manifest.get("partial")
+    store = at.store
     return {
         "model": at.settings.model,
         "dataset": at.settings.dataset,
@@ -92,13 +90,13 @@ def _record(at: Workshop, steps: Steps, left_out: dict[str, str]) -> dict[str, A
         "skipped": store.skipped,
         "n_heads": sum(site.n_heads for site in store.sites),
         "template": store.template if store.has_text else None,
-        "sha256": manifest["model"]["sha256"],
-        **({"partial": partial} if partial else {}),
+        "sha256": store.model_info.sha256,
+        **({"partial": asdict(store.partial)} if store.partial else {}),
         "warnings": [f"{step}: {why}" for step, why in left_out.items()],
-        "asked": manifest["asked"],
+        "asked": store.asked,
         # the page shows this record: it must not change by the page's own step
         "steps": {name: line for name, line in steps.lines.items() if name != "report"},
-        "provenance": manifest.get("provenance") or provenance.collect(),
+        "provenance": store.provenance,
     }
 
 

@@ -26,15 +26,6 @@ def extract_store(at: Workshop) -> str:
     if not at.model.head.reads_latent:
         kinds.remove("direct")  # its joint embedding is not a function of the latent
     asked = at.settings
-    at.progress.step("extract", len(at.dataset.select(limit=asked.limit).clips))
-    at.progress.keeps(f"finished shards are kept in {at.out}, the same command continues")
-    shown = 0
-
-    def report(done: int, total: int) -> None:
-        nonlocal shown
-        at.progress.advance(done - shown)
-        shown = done
-
     made = extract(
         at.model,
         at.dataset,
@@ -43,7 +34,7 @@ def extract_store(at: Workshop) -> str:
         limit=asked.limit,
         batch_size=asked.batch_size,
         seed=asked.seed,
-        progress=report,
+        progress=at.progress,
     )
     state = f"{made.n_shards_made} shards made" if made.n_shards_made else "up to date"
     skipped = f", {len(made.skipped)} skipped" if made.skipped else ""

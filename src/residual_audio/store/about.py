@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from residual_audio.audio.windows import LongPolicy
 
@@ -36,6 +37,27 @@ class RunInfo:
     long: LongPolicy
     """What was heard of clips longer than the model's window."""
     device: str
+
+
+@dataclass(frozen=True)
+class StoreSize:
+    """What lies on disk."""
+
+    n_clips: int
+    """Skipped ones too."""
+    n_shards: int
+    shard_bytes: int
+    n_bytes: int
+    """Shards, index and fixed matrices together."""
+
+
+class ArraySpec(TypedDict, total=False):
+    """One array of a store."""
+
+    dtype: str
+    shape: list[int]
+    """Of a row."""
+    packed_bits: int
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,14 @@ import numpy as np
 from residual_audio.errors import InputError, StoreError
 from residual_audio.metrics.moments import Moments, merge_all
 from residual_audio.store import clips as clip_index
-from residual_audio.store.about import DatasetInfo, ModelInfo, Partial, RunInfo
+from residual_audio.store.about import (
+    ArraySpec,
+    DatasetInfo,
+    ModelInfo,
+    Partial,
+    RunInfo,
+    StoreSize,
+)
 from residual_audio.store.clips import ClipTable, read_clips
 from residual_audio.store.manifest import NAME, read_manifest
 from residual_audio.store.packing import unpack
@@ -105,6 +112,29 @@ class Store:
     @property
     def run_info(self) -> RunInfo:
         return RunInfo(**self.manifest["asked"]["run"])
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """All that decided what was written, as the manifest records it."""
+        return dict(self.manifest["asked"])
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """When, by which version and with what it was made."""
+        return dict(self.manifest["provenance"])
+
+    @property
+    def size(self) -> StoreSize:
+        """What lies on disk."""
+        shards, files = self.manifest["shards"], self.manifest["files"]
+        in_shards = sum(entry["bytes"] for entry in shards)
+        whole = in_shards + sum(entry["bytes"] for entry in files)
+        return StoreSize(len(self.all_clips), len(shards), in_shards, whole)
+
+    @property
+    def array_specs(self) -> dict[str, ArraySpec]:
+        """Type and shape of a row of each array."""
+        return dict(self.manifest["arrays"])
 
     @property
     def partial(self) -> Partial | None:

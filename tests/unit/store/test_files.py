@@ -140,11 +140,9 @@ def test_packing_keeps_small_heads_beside_large_ones() -> None:
 
 def test_lock_refuses_a_second_writer_and_names_the_first(tmp_path: Path) -> None:
     with lock.writing(tmp_path):
-        assert lock.is_held(tmp_path)
         with pytest.raises(StoreError, match=f"process {os.getpid()}"), lock.writing(tmp_path):
             pass
-        assert lock.is_held(tmp_path)
-    assert not lock.is_held(tmp_path)
+        assert (tmp_path / lock.NAME).exists()
     assert list(tmp_path.iterdir()) == []
     with lock.writing(tmp_path):
         pass
@@ -167,7 +165,7 @@ def test_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
     child.stdout.close()
     assert (tmp_path / lock.NAME).exists()
     with lock.writing(tmp_path):
-        assert lock.is_held(tmp_path)
+        pass
 
 
 def test_manifest_notices_every_changed_byte(tmp_path: Path) -> None:

@@ -1,0 +1,132 @@
+"""What will be done, decided before anything is written: the model, the clips, the shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import torch
+
+from residual_audio.capture.operators import encoder_operators, joint_operators, window_grids
+from residual_audio.capture.recorder import fit_maps, probe_maps
+from residual_audio.capture.settings import CaptureSettings
+from residual_audio.capture.texts import embed_texts, gather_texts
+from residual_audio.data.base import Dataset
+from residual_audio.data.registry import load_dataset
+from residual_audio.errors import InputError
+from residual_audio.extraction.settings import ExtractSettings
+from residual_audio.models.clap import AudioTextModel
+from residual_audio.models.encoder import Features
+from residual_audio.models.registry import load_model
+from residual_audio.passes.loop import Hearing, hear
+from residual_audio.passes.sources import cut_clips, reason
+from residual_audio.provenance import collect, plain, without_machine_paths
+from residual_audio.store.shards import shard_ranges
+from residual_audio.store.writer import Fixed, none_readable
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An extraction before it begins."""
+
+    model: AudioTextModel
+    dataset: Dataset
+    n_all: int | None
+    """Clips of the full data set, where only some were asked for."""
+    settings: ExtractSettings
+    capture: CaptureSettings
+    map_shapes: Mapping[str, tuple[int, int, int]]
+    """Head, query and key counts of each site's window maps."""
+
+    @property
+    def shards(self) -> tuple[range, ...]:
+        return tuple(shard_ranges(len(self.dataset.clips), self.settings.shard_size))
+
+    def asked(self) -> dict[str, Any]:
+        """All that decides what is written: a run continues only where all of it is the same."""
+        model, dataset, settings = self.model, self.dataset, self.settings
+        described: dict[str, Any] = plain(
+            {
+                "model": {
+                    "family": model.family,
+                    "sha256": model.sha256,
+                    "front_end": model.spec.to_dict(),
+                    "dtype": str(model.dtype),
+                },
+                "dataset": {
+                    "name": dataset.name,
+                    "fingerprint": dataset.fingerprint(),
+                    "n_clips": len(dataset.clips),
+                    "template": dataset.template,
+                },
+                "capture": self.capture.to_dict(),
+                "run": {
+                    "batch_size": settings.batch_size,
+                    "shard_size": settings.shard_size,
+                    "long": settings.long,
+                    "device": model.device.type,
+                },
+            }
+        )
+        return described
+
+    def about(self) -> dict[str, Any]:
+        """What a reader needs besides arrays."""
+        model, n_clips = self.model, len(self.dataset.clips)
+        return {
+            "model": {
+                "name": without_machine_paths(model.name),
+                "family": model.family,
+                "sha256": model.sha256,
+            },
+            "partial": None if self.n_all is None else {"n_clips": n_clips, "of": self.n_all},
+            "sites": [list(astuple(site)) for site in model.encoder.sites],
+            "logit_scale": float(model.logit_scale),
+            "provenance": collect(model, self.dataset, self.settings.seed),
+        }
+
+    def fixed(self) -> Fixed:
+        """Matrices of the model, and the texts as it embeds them."""
+        model, dataset = self.model, self.dataset
+        captions = (text for clip in dataset.clips for text in clip.captions)
+        texts = gather_texts(dataset.classes, dataset.template, captions, self.capture.seed)
+        arrays, joint = joint_operators(model.head)
+        arrays |= encoder_operators(model.encoder, self.capture.kinds)
+        arrays |= window_grids(model.encoder, self.map_shapes)
+        embedded, missing = embed_texts(model, texts)
+        no_text = None if missing is None else without_machine_paths(missing)
+        return Fixed(arrays | embedded, texts.to_dict(), joint, no_text)
+
+
+def plan_extraction(
+    model: AudioTextModel | str, dataset: Dataset | str, settings: ExtractSettings
+) -> Plan:
+    """Load what is given by name, choose the clips, look how large attention maps are."""
+    capture = settings.captured
+    loaded = load_model(model, settings.device) if isinstance(model, str) else model
+    full = load_dataset(dataset, settings.root) if isinstance(dataset, str) else dataset
+    chosen = full if settings.limit is None else full.select(limit=settings.limit)
+    if not len(chosen.clips):
+        raise InputError(f"'{chosen.name}' has no clips to extract")
+    shapes: dict[str, tuple[int, int, int]] = {}
+    if "attention" in capture.kinds:
+        shapes = probe_maps(loaded.encoder, _first_features(loaded, chosen, settings))
+        capture = fit_maps(capture, shapes)
+    n_all = None if chosen is full else len(full.clips)
+    return Plan(loaded, chosen, n_all, settings, capture, shapes)
+
+
+@torch.inference_mode()
+def _first_features(model: AudioTextModel, dataset: Dataset, settings: ExtractSettings) -> Features:
+    """Features of the first clip that can be heard."""
+    reasons: list[str] = []
+
+    def skip(place: int, error: Exception) -> None:
+        reasons.append(reason(error, dataset.clips[place]))
+
+    cut = cut_clips(model, dataset, settings.long)
+    one = Hearing(settings.long, batch_size=1, n_threads=0)
+    for waves, _ in hear(dataset.clips, cut, one, device=model.device, skip=skip):
+        return model.features(waves)
+    raise none_readable(len(dataset.clips), dataset.name, reasons[0])

@@ -1,0 +1,82 @@
+"""How an extraction is done: every setting, with what it is when nobody says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict
+
+from residual_audio.audio.windows import LongPolicy
+from residual_audio.capture.settings import CaptureSettings
+from residual_audio.errors import InputError
+from residual_audio.passes.loop import Hearing
+
+
+@dataclass(frozen=True)
+class ExtractSettings:
+    """What `extract` takes by keyword."""
+
+    root: str | Path | None = None
+    """Where the data set lies, if it is given by name."""
+    capture: Iterable[str] | str = ("heads",)
+    """What to keep of each pass, as a list or as `heads,direct`; `all` is everything."""
+    limit: int | None = None
+    """At most so many clips, spread over classes."""
+    batch_size: int = 8
+    shard_size: int = 128
+    """Clips of a shard: what is kept when the work is stopped goes by shards."""
+    device: str = "auto"
+    long: LongPolicy = "first"
+    """What is heard of a clip longer than the model's window: `first` or `center`."""
+    seed: int = 0
+    """Decides which clips the declared samples take, and nothing else."""
+    n_threads: int = 2
+    engine: str = "local"
+    processes: int = 1
+    ray_address: str | None = None
+    overwrite: bool = False
+    sample: Mapping[str, Any] = field(default_factory=dict)
+    """Sizes of the declared samples: `n_maps`, `n_token_clips`, `token_grid`."""
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1 or self.shard_size < 1:
+            raise InputError(
+                f"batch size {self.batch_size} and shard size {self.shard_size} must be positive"
+            )
+        if self.long == "tile":
+            raise InputError(
+                "a store has one row a clip: 'tile' makes several, use 'first' or 'center'"
+            )
+
+    @property
+    def hearing(self) -> Hearing:
+        return Hearing(self.long, self.batch_size, self.n_threads)
+
+    @property
+    def captured(self) -> CaptureSettings:
+        return CaptureSettings.of(self.capture, seed=self.seed, **self.sample)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether other processes do the work."""
+        return self.engine != "local" or self.processes > 1
+
+
+class ExtractOptions(TypedDict, total=False):
+    """The fields of `ExtractSettings`, as keywords."""
+
+    root: str | Path | None
+    capture: Iterable[str] | str
+    limit: int | None
+    batch_size: int
+    shard_size: int
+    device: str
+    long: LongPolicy
+    seed: int
+    n_threads: int
+    engine: str
+    processes: int
+    ray_address: str | None
+    overwrite: bool
+    sample: Mapping[str, Any]
