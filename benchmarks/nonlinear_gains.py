@@ -18,7 +18,6 @@ fitted and judged exactly as `residual-audio reweight compare` does it:
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,22 +27,19 @@ import torch
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
-from residual_audio.adaptation.comparison import REFERENCE, against, compare, table
-from residual_audio.adaptation.methods import (
-    DEFAULTS,
-    RATES,
-    Fitted,
-    Method,
-    Residual,
-    fit_gains,
-    zero_shot,
-)
-from residual_audio.adaptation.problem import Problem, Split, folds_of, problem_of
-from residual_audio.adaptation.study import MAIN
+from residual_audio.adaptation.comparison import compare
+from residual_audio.adaptation.divisions import Division, Split, folds_of
+from residual_audio.adaptation.methods.method import Fitted, FromStore
+from residual_audio.adaptation.methods.registry import REFERENCE, Entry, find_entries, offered
+from residual_audio.adaptation.methods.residual import ResiDual
+from residual_audio.adaptation.methods.training import lesson_of
+from residual_audio.adaptation.problem import Problem, problem_of
+from residual_audio.adaptation.verdicts import against, verdicts
 from residual_audio.judge.of_store import rows_of
 from residual_audio.metrics.dimension import two_nn
 from residual_audio.metrics.neighbours import neighbour_distances
 from residual_audio.metrics.spectra import participation_ratio
+from residual_audio.reweight.fitting import fit_direct
 from residual_audio.reweight.terms import DirectTerms
 from residual_audio.store import open_store
 from residual_audio.types import FloatArray
@@ -53,20 +49,19 @@ Change = Callable[[DirectTerms, Problem, Split, int], DirectTerms]
 
 
 @dataclass(frozen=True)
-class Variant:
+class Variant(FromStore):
     """ResiDual on all heads, its terms changed before they are fitted."""
 
     change: Change
 
-    def __call__(self, problem: Problem, split: Split, seed: int) -> Fitted:
-        start = time.perf_counter()
-        plain = Residual().terms(problem, split, seed)
-        terms = self.change(plain, problem, split, seed)
-        values, notes = fit_gains(problem, split, terms, DEFAULTS, (0.0,), RATES, seed)
+    def fit(self, problem: Problem, split: Split) -> Fitted:
+        plain = ResiDual()
+        terms = self.change(plain.terms(problem, split), problem, split, split.seed)
+        lesson, search = lesson_of(problem, split), plain.search(split.seed)
+        values, choice = fit_direct(terms, problem.from_latent, lesson, search)
         with torch.no_grad():
             joint = problem.from_latent(terms.latent(values, torch.as_tensor(split.test)))
-        seconds = time.perf_counter() - start
-        return Fitted(problem.scores(joint), terms.n_gains, seconds, notes=notes)
+        return Fitted(problem.scores(joint), terms.n_gains, notes=choice.notes)
 
 
 def kernel_coordinates(
@@ -176,20 +171,21 @@ def main() -> None:
         "gated by local dimension": gated(),
         "gated, shuffled": gated(shuffled=True),
     }
-    methods = [
-        Method(REFERENCE, "reference", zero_shot),
-        Method(MAIN, "residual", Residual("head")),
-        *(Method(name, "residual", Variant(change)) for name, change in variants.items()),
+    plain = Entry("heads", "ResiDual heads", "residual", ResiDual())
+    entries = [
+        *find_entries([REFERENCE], offered(problem)),
+        plain,
+        *(Entry(name, name, "residual", Variant(change)) for name, change in variants.items()),
     ]
-    rows = compare(problem, folds, methods, allow_missing=True)
+    outcomes = compare(problem, folds, entries, how=Division(allow_missing=True))
     print(f"{len(problem)} clips, {len(problem.classes)} classes, {len(folds)} grouped folds")
-    for record in table(problem, folds, rows):
+    for record in verdicts(problem, folds, outcomes):
         if record.get("failed"):
             print(f"{record['method']}: {record['failed']}")
             continue
         line = f"{record['method']:32s} {record['parameters']:6d} gains  top-1 {record['top1']:.3f}"
-        if record["method"] in variants:
-            gap = against(problem, rows, record["method"], MAIN)
+        if record["key"] in variants:
+            gap = against(problem, outcomes, record["key"], plain.key)
             line += f"  against plain {gap['gain']:+.3f} [{gap['low']:+.3f}, {gap['high']:+.3f}]"
         print(line)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -194,9 +195,12 @@ def _parse(text: str, sites: Sequence[Site]) -> tuple[Unit, ...]:
         return (unite(united, name or members),)
     if text in LEVELS:
         return units_of(sites, text)
+    known = _known(tuple(sites))
+    exact = known.get(_canonical(text))
+    if exact is not None:
+        return (exact,)
     wanted = _canonical(text).split(".")
-    known = [unit for level in LEVELS for unit in units_of(sites, level)]
-    found = [unit for unit in known if _fits(unit.name.split("."), wanted)]
+    found = [unit for name, unit in known.items() if _fits(name.split("."), wanted)]
     if not found:
         heads = sum(site.n_heads for site in sites)
         raise InputError(
@@ -204,6 +208,12 @@ def _parse(text: str, sites: Sequence[Site]) -> tuple[Unit, ...]:
             "a name like s2.b5.h11, s2.b5.attention, s2.b5.mlp, s2 or output; * stands for any part"
         )
     return tuple(found)
+
+
+@lru_cache(maxsize=16)
+def _known(sites: tuple[Site, ...]) -> dict[str, Unit]:
+    """Every unit by name; hundreds of names are looked up at a time."""
+    return {unit.name: unit for level in LEVELS for unit in units_of(sites, level)}
 
 
 def _fits(name: Sequence[str], pattern: Sequence[str]) -> bool:

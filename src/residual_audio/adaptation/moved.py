@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -59,9 +59,21 @@ def moved_components(
     return rows
 
 
-def moved_units(gains: Gains) -> list[dict[str, Any]]:
+class UnitGains(TypedDict):
+    """The gains of one unit in a few numbers."""
+
+    unit: str
+    mean_gain: float
+    std_gain: float
+    min_gain: float
+    max_gain: float
+    moved: float
+    gain_of_mean: float
+
+
+def moved_units(gains: Gains) -> list[UnitGains]:
     """Every unit: mean gain, spread of gains, smallest and largest."""
-    rows = []
+    rows: list[UnitGains] = []
     for unit, values in gains.gains.items():
         values = np.asarray(values, np.float64)
         rows.append(

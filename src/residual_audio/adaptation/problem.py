@@ -1,8 +1,8 @@
-"""One adaptation problem: labelled clips, what the model made of them, how they are divided."""
+"""One adaptation problem: labelled clips, and what the model made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -13,44 +13,37 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from residual_audio.data.splits import (
-    Folds,
-    few_shot,
-    grouped_split,
-    official_or_grouped_folds,
-)
 from residual_audio.direct.contributions import Contributions
 from residual_audio.direct.joint_module import joint_head
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
 from residual_audio.judge.of_store import class_judge, clips_of
 from residual_audio.models.joint import JointHead
-from residual_audio.reweight.gains import width_of
-from residual_audio.reweight.spectra import Components, direct_spectra
-from residual_audio.types import Clip, FloatArray, Head, Site, Spectrum
+from residual_audio.passes.kept import Passes
+from residual_audio.reweight.axes import Components, attention_of, direct_spectra
+from residual_audio.reweight.cached import Streams
+from residual_audio.store import Store
+from residual_audio.types import (
+    Clip,
+    FloatArray,
+    Head,
+    Site,
+    Spectrum,
+    Unit,
+    UnitLike,
+    attention_site,
+    parse_unit,
+)
 
 
-@dataclass(frozen=True)
-class Split:
-    """Clip numbers of one fold. `fit` and `held_out` together are the training part."""
+class PooledVectors(Protocol):
+    """Vectors of units pooled over tokens, as gains inside the network meet them."""
 
-    name: str
-    fit: np.ndarray
-    held_out: np.ndarray
-    """Chooses epochs and hyper-parameters; empty where there are too few clips to spare any."""
-    test: np.ndarray
+    def head(self, head: Head, site: Site) -> FloatArray:
+        """[clip, d_head]"""
 
-    @property
-    def train(self) -> np.ndarray:
-        return np.sort(np.concatenate([self.fit, self.held_out]))
-
-
-class PooledHeads(Protocol):
-    """The part of a store with the pooled vectors of units, as network gains meet them."""
-
-    def heads(self, site: Site) -> Any: ...
-
-    def array(self, name: str) -> Any: ...
+    def site(self, site: Site) -> FloatArray:
+        """[clip, width]"""
 
 
 @dataclass(frozen=True)
@@ -66,11 +59,14 @@ class Problem:
     joint: FloatArray
     """[clip, d], not normalised."""
     contributions: Contributions | None = None
-    pooled: PooledHeads | None = None
+    pooled: PooledVectors | None = None
     sites: tuple[Site, ...] = ()
     ensemble: FloatArray | None = None
     """[class, d] of a prompt ensemble."""
-    about: dict[str, Any] = field(default_factory=dict)
+    streams: Streams | None = None
+    """The model and its clips, for methods that run the encoder."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """Model and data set, as a store records them."""
     _spectra: dict[tuple[bytes, str], Spectrum] = field(default_factory=dict, repr=False)
     _one_at_a_time: Lock = field(default_factory=Lock, repr=False)
 
@@ -87,6 +83,10 @@ class Problem:
         return [clip.group or clip.id for clip in self.clips]
 
     @property
+    def stages(self) -> list[int]:
+        return sorted({site.stage for site in self.sites})
+
+    @property
     def direct(self) -> Contributions:
         if self.contributions is None:
             raise InputError(
@@ -94,6 +94,15 @@ class Problem:
                 "with --path network"
             )
         return self.contributions
+
+    @property
+    def encoder(self) -> Streams:
+        if self.streams is None:
+            raise InputError(
+                "this method runs the encoder: it needs the model and the data set, not the store "
+                "alone (compare with --network, fit with --path network)"
+            )
+        return self.streams
 
     def from_latent(self, latent: Tensor) -> Tensor:
         return self.head.from_latent(latent)
@@ -105,47 +114,44 @@ class Problem:
         return (unit @ F.normalize(against, dim=-1).T).detach().numpy().astype(np.float64)
 
     def spectra(
-        self, units: Sequence[str], rows: np.ndarray, components: Components
+        self, units: Sequence[Unit], rows: np.ndarray, components: Components
     ) -> dict[str, Spectrum]:
         """Direct-path spectra over these clips, cut to as many gains as the unit has dimensions."""
         key = np.asarray(rows).tobytes()
         with self._one_at_a_time:  # methods side by side want the same spectra
-            missing = [u for u in units if (key, u) not in self._spectra]
-            self._spectra.update(
-                {(key, u): s for u, s in direct_spectra(self.direct, missing, rows).items()}
-            )
+            missing = [unit for unit in units if (key, unit.name) not in self._spectra]
+            made = direct_spectra(self.direct, missing, rows)
+            self._spectra.update({(key, name): spectrum for name, spectrum in made.items()})
         found = {}
         for unit in units:
-            full = self._spectra[key, unit]
-            limit = width_of(unit, self.sites, self.latent.shape[1])
+            limit = unit.width or self.latent.shape[1]
             wanted = Components(
                 min(components.k or limit, limit), components.evr, components.coarse
             )
-            kept = wanted.of(full)
+            kept = wanted.of(self._spectra[key, unit.name])
             if components.coarse or len(kept.basis):
-                found[unit] = kept
+                found[unit.name] = kept
         if not found:
             raise InputError("every unit is constant over these clips: nothing to reweight")
         return found
 
-    def vectors(self, unit: str) -> FloatArray:
-        """[clip, d] pooled over tokens, in the space that network gains of a unit act in."""
+    def vectors(self, unit: UnitLike) -> FloatArray:
+        """Pooled over tokens, in the space that network gains of a unit act in.
+
+        [clip, d]; of a stage [block, clip, d], as the blocks of it share one basis.
+        """
         if self.pooled is None:
             raise InputError("the pooled heads of this problem are not at hand")
-        if unit == "output":
+        unit = parse_unit(unit, self.sites)
+        if unit.kind == "output":
             return self.latent
-        if ".h" in unit:
-            head = Head.parse(unit)
-            site = next(s for s in self.sites if head in s.heads)
-            return np.asarray(self.pooled.heads(site))[:, head.head]
-        if "." in unit:
-            stage_block, kind = unit.rsplit(".", 1)
-            return np.asarray(self.pooled.array(f"blocks/{stage_block}/{kind}"))
-        sites = [s for s in self.sites if f"s{s.stage}" == unit and s.kind == "attention"]
-        parts = [
-            np.asarray(self.pooled.array(f"blocks/s{s.stage}.b{s.block}/attention")) for s in sites
-        ]
-        return np.concatenate(parts)  # every block's clips share one basis
+        if unit.kind == "head":
+            (head,) = unit.heads
+            return self.pooled.head(head, attention_site(head, self.sites))
+        if unit.kind == "stage":
+            return np.stack([self.pooled.site(s) for s in attention_of(unit, self.sites)])
+        (site,) = unit.sites
+        return self.pooled.site(site)
 
     def forget(self) -> None:
         """Drop the spectra of finished folds."""
@@ -153,7 +159,11 @@ class Problem:
 
 
 def problem_of(
-    store: Any, rows: np.ndarray | None = None, ensemble: FloatArray | None = None
+    store: Store,
+    rows: np.ndarray | None = None,
+    *,
+    ensemble: FloatArray | None = None,
+    passes: Passes | None = None,
 ) -> Problem:
     """The adaptation problem of a store with labels, or of some of its clips."""
     keep: Any = slice(None) if rows is None else rows
@@ -173,80 +183,24 @@ def problem_of(
         contributions=Contributions(store, keep, dtype=np.float32)
         if "direct" in store.kinds
         else None,
-        pooled=_Rows(store, keep),
+        pooled=_StoredVectors(store, keep),
         sites=store.sites,
         ensemble=ensemble,
+        streams=None if passes is None else Streams(passes),
         about={"model": asdict(store.model_info), "dataset": asdict(store.dataset_info)},
     )
 
 
-class _Rows:
+@dataclass(frozen=True)
+class _StoredVectors:
     """A store's pooled vectors, of the chosen clips."""
 
-    def __init__(self, store: Any, rows: Any) -> None:
-        self._store, self._rows = store, rows
+    store: Store
+    rows: Any
 
-    def heads(self, site: Site) -> Any:
-        return np.asarray(self._store.heads(site))[self._rows]
+    def head(self, head: Head, site: Site) -> FloatArray:
+        return np.asarray(self.store.heads(site))[self.rows][:, head.head]
 
-    def array(self, name: str) -> Any:
-        return np.asarray(self._store.array(name))[self._rows]
-
-
-@dataclass(frozen=True)
-class _Numbered:
-    """Clips of a store with their fold numbers, as the division into folds wants them."""
-
-    clips: Sequence[Clip]
-    folds: dict[int, str]
-
-
-def folds_of(clips: Sequence[Clip], n_folds: int = 5, seed: int = 0) -> Folds:
-    """Official folds where every clip has one and there are several, else grouped ones."""
-    numbers = sorted({clip.fold for clip in clips if clip.fold is not None})
-    stand_in: Any = _Numbered(clips, {n: str(n) for n in numbers})
-    return official_or_grouped_folds(stand_in, n_folds, seed)
-
-
-def splits_of(
-    problem: Problem,
-    folds: Folds,
-    *,
-    seed: int = 0,
-    held_out: float = 0.2,
-    shots: int | None = None,
-    only: Callable[[str], bool] | None = None,
-    allow_missing: bool = False,
-) -> Iterator[Split]:
-    """Fold by fold: test part, and a training part with whole groups held out for choices.
-
-    With `shots`, the training part is that many clips a class; with fewer than four there is
-    nothing to spare for choices, and defaults are used. A class that the training part lacks (its
-    clips are all of one group) is an error, unless `allow_missing`: gains can do without it.
-    """
-    for fold, name in enumerate(folds.names):
-        if only is not None and not only(name):
-            continue
-        train, test = folds.train(fold), folds.test(fold)
-        if shots is not None:
-            part = [problem.clips[i] for i in train]
-            train = train[few_shot(part, shots, seed)]
-        if not allow_missing:
-            _check_classes(problem, train, name)
-        if shots is not None and shots < 4:
-            yield Split(name, train, train[:0], test)
-            continue
-        mask = grouped_split([problem.clips[i] for i in train], held_out, seed)
-        yield Split(name, train[~mask], train[mask], test)
-
-
-def _check_classes(problem: Problem, train: np.ndarray, fold: str) -> None:
-    there = np.bincount(problem.codes[train], minlength=len(problem.classes))
-    present = np.bincount(problem.codes, minlength=len(problem.classes)) > 0
-    missing = [problem.classes[c] for c in np.flatnonzero((there == 0) & present)]
-    if missing:
-        raise InputError(
-            f"the training part of fold '{fold}' has no clip of class '{missing[0]}'"
-            + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
-            + ": use other folds, leave the class out, or allow it (--allow-missing)"
-        )
+    def site(self, site: Site) -> FloatArray:
+        name = f"blocks/s{site.stage}.b{site.block}/{site.kind}"
+        return np.asarray(self.store.array(name))[self.rows]

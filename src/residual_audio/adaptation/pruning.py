@@ -7,8 +7,9 @@ encoder itself; the mean of a removed head (over training clips) stays in the bi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -18,11 +19,14 @@ from residual_audio.data.splits import Folds
 from residual_audio.engine.cores import stream_clips
 from residual_audio.metrics import classification, uncertainty
 from residual_audio.metrics.separability import fisher
+from residual_audio.models.encoder import Encoder
 from residual_audio.passes.kept import Passes
+from residual_audio.progress import SILENT, Progress
 from residual_audio.reweight.prune import prune_heads
 from residual_audio.types import FloatArray, Head, Site
 
 TIMED_CLIPS = 8
+ORDERS = ("direct", "spread", "fisher", "random")
 
 
 def head_scores(problem: Problem, rows: np.ndarray, seed: int = 0) -> dict[str, FloatArray]:
@@ -45,7 +49,7 @@ def head_scores(problem: Problem, rows: np.ndarray, seed: int = 0) -> dict[str, 
         return float((right - others.max(1)).mean())
 
     whole = margin(latent)
-    pooled = [np.asarray(problem.vectors(str(head)))[rows] for head in heads]
+    pooled = [np.asarray(problem.vectors(head))[rows] for head in heads]
     return {
         "direct": np.array([whole - margin(latent - part) for part in parts]),
         "spread": parts.var(1).sum(-1),
@@ -62,45 +66,69 @@ def removable(sites: Sequence[Site], scores: FloatArray) -> list[Head]:
     return sorted((h for h in heads if h not in last), key=by_head.__getitem__)
 
 
+class Pruned(TypedDict):
+    """Accuracy and time with so many heads taken out in one order."""
+
+    order: str
+    removed: int
+    top1: float
+    loss: float
+    loss_low: float
+    loss_high: float
+    seconds: float
+    time_saved: float
+    n: int
+
+
+@dataclass
+class _Curve:
+    """One order: `hits` [count, clip], and seconds a clip of the whole and the pruned encoder."""
+
+    hits: FloatArray
+    seconds: list[tuple[float, float]] = field(default_factory=list)
+    longest: int = 0
+    """Heads that may go at all."""
+
+
 def pruning_curves(
     problem: Problem,
     folds: Folds,
-    passes: Passes,
     shares: Sequence[float] = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9),
     seed: int = 0,
-    progress: Callable[[str], None] | None = None,
-) -> list[dict[str, Any]]:
+    progress: Progress = SILENT,
+) -> list[Pruned]:
     """One row an order and share of heads removed: accuracy, paired loss, seconds a clip."""
-    n_heads = sum(site.n_heads for site in problem.sites)
-    counts = [round(share * n_heads) for share in shares]
-    hits: dict[str, FloatArray] = {}
-    seconds: dict[tuple[str, int], tuple[float, float]] = {}
+    passes = problem.encoder.passes
+    counts = [round(share * sum(site.n_heads for site in problem.sites)) for share in shares]
+    curves: dict[str, _Curve] = {}
+    progress.step("heads out", len(folds) * len(ORDERS) * len(counts), "runs")
     for fold in range(len(folds)):
         train, test = folds.train(fold), folds.test(fold)
         means = _means(problem, train)
         for order, scores in head_scores(problem, train, seed).items():
             queue = removable(problem.sites, scores)
-            found = hits.setdefault(order, np.full((len(counts), len(problem)), np.nan))
+            empty = np.full((len(counts), len(problem)), np.nan)
+            curve = curves.setdefault(order, _Curve(empty, longest=len(queue)))
             for i, count in enumerate(counts):
-                if progress is not None:
-                    progress(f"{count} heads out by {order}, fold {folds.names[fold]}")
-                gone = queue[:count]
-                small = prune_heads(passes.model.encoder, gone, means)
-                top = problem.scores(_joint(passes, small, test)).argmax(1)
-                found[i, test] = top == problem.codes[test]
+                small = prune_heads(passes.model.encoder, queue[:count], means)
+                found = problem.scores(_joint(passes, small, test))
+                curve.hits[i, test] = first(found, problem.codes[test])
                 if fold == 0:
-                    seconds[order, i] = _times(passes, small)
-    base = (classification.true_rank(problem.scores(problem.joint), problem.codes) == 1) * 1.0
-    rows = []
-    for order, found in hits.items():
+                    curve.seconds.append(_times(passes, small))
+                progress.advance()
+    base = first(problem.scores(problem.joint), problem.codes)
+    rows: list[Pruned] = []
+    for order, curve in curves.items():
         for i, count in enumerate(counts):
-            gap = uncertainty.paired_difference(found[i], base, groups=problem.groups, seed=seed)
-            whole, pruned = seconds[order, i]
+            gap = uncertainty.paired_difference(
+                curve.hits[i], base, groups=problem.groups, seed=seed
+            )
+            whole, pruned = curve.seconds[i]
             rows.append(
                 {
                     "order": order,
-                    "removed": min(count, len(queue)),
-                    "top1": float(found[i].mean()),
+                    "removed": min(count, curve.longest),
+                    "top1": float(curve.hits[i].mean()),
                     "loss": -gap.value,
                     "loss_low": -gap.high,
                     "loss_high": -gap.low,
@@ -112,18 +140,23 @@ def pruning_curves(
     return rows
 
 
+def first(scores: FloatArray, codes: np.ndarray) -> FloatArray:
+    """[clip]: 1 where the true class is before every other; a tie is a failure."""
+    return (classification.true_rank(scores, codes) == 1).astype(np.float64)
+
+
 def _means(problem: Problem, rows: np.ndarray) -> dict[Site, torch.Tensor]:
     """[head, d_head] of each attention site: the heads' mean outputs."""
     found = {}
     for site in problem.sites:
         if site.n_heads:
-            vectors = [np.asarray(problem.vectors(str(head)))[rows].mean(0) for head in site.heads]
+            vectors = [np.asarray(problem.vectors(head))[rows].mean(0) for head in site.heads]
             found[site] = torch.from_numpy(np.stack(vectors).astype(np.float32))
     return found
 
 
 @torch.inference_mode()
-def _joint(passes: Passes, encoder: Any, rows: np.ndarray) -> FloatArray:
+def _joint(passes: Passes, encoder: Encoder, rows: np.ndarray) -> FloatArray:
     def work(part: torch.Tensor, _: Sequence[int]) -> torch.Tensor:
         return passes.model.joint(encoder.encode(passes.take(part)))
 
@@ -133,7 +166,7 @@ def _joint(passes: Passes, encoder: Any, rows: np.ndarray) -> FloatArray:
 
 
 @torch.inference_mode()
-def _times(passes: Passes, small: Any, repeats: int = 5) -> tuple[float, float]:
+def _times(passes: Passes, small: Encoder, repeats: int = 5) -> tuple[float, float]:
     """Seconds a clip of the whole and of the pruned encoder, in turn, best of several."""
     features = passes.take(slice(0, TIMED_CLIPS))
     best = [np.inf, np.inf]

@@ -6,8 +6,9 @@ merely fit the clips they were found on gain nothing by it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -16,31 +17,65 @@ from residual_audio.adaptation.problem import Problem
 from residual_audio.data.splits import Folds
 from residual_audio.engine.cores import on_single_cores
 from residual_audio.metrics import classification, uncertainty
-from residual_audio.metrics.spectra import fit_spectrum, kept_share
+from residual_audio.metrics.spectra import kept_share
 from residual_audio.passes.kept import Passes
+from residual_audio.progress import SILENT, Progress
+from residual_audio.reweight.axes import Components, chosen_units, network_spectra
 from residual_audio.reweight.network import NetworkGains
 from residual_audio.reweight.rules import Ground, retain
-from residual_audio.reweight.spectra import Components, unit_names
 from residual_audio.reweight.terms import direct_terms
+from residual_audio.table import Table, from_rows
 from residual_audio.types import FloatArray
 
 
+@dataclass(frozen=True)
+class RetentionGrid:
+    """What is tried: numbers of components, and stages whose heads keep only those."""
+
+    ks: tuple[int, ...]
+    stage_sets: tuple[tuple[int, ...], ...]
+
+
+class Retained(TypedDict):
+    """Accuracy with k components a head."""
+
+    path: str
+    stages: str
+    k: int
+    variance_kept: float
+    top1: float
+    loss: float
+    loss_low: float
+    loss_high: float
+    n: int
+
+
+def retention_grid(problem: Problem) -> RetentionGrid:
+    """Numbers of components, and every stage alone and all of them."""
+    widest = max(site.d_head for site in problem.sites)
+    ks = sorted({1, 2, 3, 4, 6, 8, 12, 16, 20, widest} & set(range(1, widest + 1)))
+    sets = [(stage,) for stage in problem.stages] + [tuple(problem.stages)]
+    return RetentionGrid(tuple(ks), tuple(sets))
+
+
+def retention_table(path: str, rows: Sequence[Retained]) -> Table:
+    """`retention_direct` or `retention_network`."""
+    return from_rows(f"retention_{path}", rows, "Accuracy with k components a head")
+
+
 def retention_direct(
-    problem: Problem,
-    folds: Folds,
-    ks: Sequence[int],
-    stage_sets: Sequence[Sequence[int]],
-    seed: int = 0,
-) -> list[dict[str, Any]]:
+    problem: Problem, folds: Folds, grid: RetentionGrid, seed: int = 0
+) -> list[Retained]:
     """Of each head's contribution to the latent, only the first k components."""
-    hits = np.full((len(stage_sets), len(ks), len(problem)), np.nan)
-    shares = np.zeros((len(stage_sets), len(ks)))
+    ks, sets = grid.ks, grid.stage_sets
+    hits = np.full((len(sets), len(ks), len(problem)), np.nan)
+    shares = np.zeros((len(sets), len(ks)))
 
     def some_folds(jobs: Iterator[int]) -> None:
         for fold in jobs:
             train, test = folds.train(fold), folds.test(fold)
-            for i, stages in enumerate(stage_sets):
-                units = unit_names(problem.sites, "head", stages)
+            for i, stages in enumerate(sets):
+                units = chosen_units(problem.sites, "head", stages)
                 spectra = problem.spectra(units, train, Components())
                 terms = direct_terms(problem.direct, spectra).at(test)
                 for j, k in enumerate(ks):
@@ -55,46 +90,42 @@ def retention_direct(
 
     on_single_cores(some_folds, len(folds))
     problem.forget()
-    found = [
-        _rows(problem, "direct", stages, ks, hits[i], shares[i], seed)
-        for i, stages in enumerate(stage_sets)
-    ]
-    return [row for rows in found for row in rows]
+    rows = _Rows(problem, "direct", ks, seed)
+    return [row for i, s in enumerate(sets) for row in rows.of(s, hits[i], shares[i])]
 
 
 def retention_network(
     problem: Problem,
     folds: Folds,
-    passes: Passes,
-    ks: Sequence[int],
-    stage_sets: Sequence[Sequence[int]],
+    grid: RetentionGrid,
     seed: int = 0,
-    progress: Callable[[str], None] | None = None,
-) -> list[dict[str, Any]]:
+    progress: Progress = SILENT,
+) -> list[Retained]:
     """Inside the network: every token of a head keeps its first k components."""
-    rows = []
-    for stages in stage_sets:
-        units = unit_names(problem.sites, "head", stages)
+    ks = grid.ks
+    table = _Rows(problem, "network", ks, seed)
+    rows: list[Retained] = []
+    progress.step("components a head", len(grid.stage_sets) * len(folds) * len(ks), "runs")
+    for stages in grid.stage_sets:
+        units = chosen_units(problem.sites, "head", stages)
         hits = np.full((len(ks), len(problem)), np.nan)
         shares = np.zeros(len(ks))
         for fold in range(len(folds)):
             train, test = folds.train(fold), folds.test(fold)
-            spectra = {u: fit_spectrum(problem.vectors(u)[train]) for u in units}
+            spectra = network_spectra(problem.vectors, units, train)
             for i, k in enumerate(ks):
-                if progress is not None:
-                    progress(f"stages {list(stages)}, {k} components, fold {folds.names[fold]}")
                 acting = NetworkGains(retain(Ground(spectra, problem.sites), k), problem.sites)
-                joint = _run(problem, passes, acting, test)
-                scores = problem.scores(joint)
+                scores = problem.scores(_run(problem.encoder.passes, acting, test))
                 hits[i, test] = classification.true_rank(scores, problem.codes[test]) == 1
                 kept = [kept_share(s.eigenvalues, k) for s in spectra.values()]
                 shares[i] += float(np.mean(kept)) / len(folds)
-        rows += _rows(problem, "network", stages, ks, hits, shares, seed)
+                progress.advance()
+        rows += table.of(stages, hits, shares)
     return rows
 
 
 @torch.no_grad()
-def _run(problem: Problem, passes: Passes, gains: NetworkGains, rows: np.ndarray) -> FloatArray:
+def _run(passes: Passes, gains: NetworkGains, rows: np.ndarray) -> FloatArray:
     parts = []
     edit = gains.edit()
     for _, features in passes.batches(rows.tolist()):
@@ -103,34 +134,37 @@ def _run(problem: Problem, passes: Passes, gains: NetworkGains, rows: np.ndarray
     return np.concatenate(parts)
 
 
-def _rows(
-    problem: Problem,
-    path: str,
-    stages: Sequence[int],
-    ks: Sequence[int],
-    hits: FloatArray,
-    shares: FloatArray,
-    seed: int,
-) -> list[dict[str, Any]]:
-    known = ~np.isnan(hits[0])
-    base = classification.true_rank(problem.scores(problem.joint), problem.codes) == 1
-    groups = [g for g, k in zip(problem.groups, known, strict=True) if k]
-    out = []
-    for i, k in enumerate(ks):
-        gap = uncertainty.paired_difference(
-            hits[i, known], base[known].astype(np.float64), groups=groups, seed=seed
-        )
-        out.append(
-            {
-                "path": path,
-                "stages": "".join(map(str, stages)),
-                "k": k,
-                "variance_kept": float(shares[i]),
-                "top1": float(hits[i, known].mean()),
-                "loss": -gap.value,
-                "loss_low": -gap.high,
-                "loss_high": -gap.low,
-                "n": int(known.sum()),
-            }
-        )
-    return out
+@dataclass(frozen=True)
+class _Rows:
+    """Accuracies as rows of a table, with what is lost against all components."""
+
+    problem: Problem
+    path: str
+    ks: Sequence[int]
+    seed: int
+
+    def of(self, stages: Sequence[int], hits: FloatArray, shares: FloatArray) -> list[Retained]:
+        """`hits` [k, clip], NaN where not tested; `shares` [k] of the variance."""
+        problem = self.problem
+        known = ~np.isnan(hits[0])
+        base = classification.true_rank(problem.scores(problem.joint), problem.codes) == 1
+        groups = [g for g, k in zip(problem.groups, known, strict=True) if k]
+        out: list[Retained] = []
+        for i, k in enumerate(self.ks):
+            gap = uncertainty.paired_difference(
+                hits[i, known], base[known].astype(np.float64), groups=groups, seed=self.seed
+            )
+            out.append(
+                {
+                    "path": self.path,
+                    "stages": "".join(map(str, stages)),
+                    "k": k,
+                    "variance_kept": float(shares[i]),
+                    "top1": float(hits[i, known].mean()),
+                    "loss": -gap.value,
+                    "loss_low": -gap.high,
+                    "loss_high": -gap.low,
+                    "n": int(known.sum()),
+                }
+            )
+        return out

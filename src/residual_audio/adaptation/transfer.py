@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import torch
 
 from residual_audio.adaptation.problem import Problem
-from residual_audio.errors import InputError
 from residual_audio.metrics import classification, uncertainty
-from residual_audio.passes.kept import Passes
 from residual_audio.reweight.gains import check_fits, n_gains
 from residual_audio.reweight.network import NetworkGains
 from residual_audio.reweight.terms import apply_direct
 from residual_audio.types import FloatArray, Gains
 
 
-def embed_with(problem: Problem, gains: Gains, passes: Passes | None = None) -> FloatArray:
+class Transferred(TypedDict):
+    """Zero-shot before and with the gains."""
+
+    fitted_on: str | None
+    applied_to: str | None
+    path: str
+    gains: int
+    n: int
+    top1_before: float
+    top1_after: float
+    gain: float
+    gain_low: float
+    gain_high: float
+    macro_f1_before: float
+    macro_f1_after: float
+
+
+def embed_with(problem: Problem, gains: Gains) -> FloatArray:
     """Joint embeddings [clip, d] of a problem's clips with gains in place."""
     model = problem.about.get("model", {})
     check_fits(gains, problem.sites, problem.latent.shape[1], model.get("sha256"))
@@ -25,8 +40,7 @@ def embed_with(problem: Problem, gains: Gains, passes: Passes | None = None) -> 
         if gains.path == "direct":
             latent = torch.from_numpy(apply_direct(problem.direct, gains))
             return problem.from_latent(latent).numpy()
-        if passes is None:
-            raise InputError("gains inside the network need the model and the data set to run")
+        passes = problem.encoder.passes
         acting = NetworkGains(gains, problem.sites)
         out = np.empty_like(problem.joint)
         for clips, features in passes.batches():
@@ -35,11 +49,9 @@ def embed_with(problem: Problem, gains: Gains, passes: Passes | None = None) -> 
         return out
 
 
-def transfer(
-    problem: Problem, gains: Gains, passes: Passes | None = None, seed: int = 0
-) -> dict[str, Any]:
+def transfer(problem: Problem, gains: Gains, seed: int = 0) -> Transferred:
     """Zero-shot before and with the gains on every clip, with the paired difference."""
-    after = problem.scores(embed_with(problem, gains, passes))
+    after = problem.scores(embed_with(problem, gains))
     before = problem.scores(problem.joint)
     hits = [
         (classification.true_rank(s, problem.codes) == 1).astype(np.float64)

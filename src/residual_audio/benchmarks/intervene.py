@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,14 @@ from residual_audio.models.registry import load_model
 from residual_audio.passes.kept import Passes
 from residual_audio.passes.rows import Rows
 from residual_audio.progress import SILENT, Progress
+from residual_audio.reweight.axes import Components, chosen_units, direct_spectra, kept_parts
 from residual_audio.reweight.cached import Entrances, embed_from_features
-from residual_audio.reweight.fit import FitSettings, fit
+from residual_audio.reweight.descent import FitSettings, fit
 from residual_audio.reweight.gains import identity_gains
 from residual_audio.reweight.network import NetworkGains
 from residual_audio.reweight.objectives import cross_entropy
-from residual_audio.reweight.spectra import Components, choose, direct_spectra, unit_names
 from residual_audio.reweight.terms import direct_terms
-from residual_audio.types import units_of
+from residual_audio.types import Unit, attention_site, units_of
 
 N_CLASSES = 10
 BATCH = 8
@@ -117,7 +118,7 @@ def _training(model: Any, passes: Passes, judge: Judge) -> dict[str, Any]:
     arrays = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     source = Captured(sites, arrays, encoder_operators(model.encoder, ("direct",)))
     contributions = Contributions(source)
-    heads = unit_names(sites, "head")
+    heads = units_of(sites, "head")
     # more rows than components, so that a few clips give as many gains as a data set would
     terms = direct_terms(contributions, _full(contributions, heads))
     values = torch.ones(terms.n_gains, requires_grad=True)
@@ -134,19 +135,20 @@ def _training(model: Any, passes: Passes, judge: Judge) -> dict[str, Any]:
             settings,
         )
 
-    def network(units: list[str]) -> NetworkGains:
+    def network(units: Sequence[Unit]) -> NetworkGains:
         spectra = {}
         for unit in units:
-            site, head = unit.rsplit(".h", 1)
-            raw = arrays[f"heads/{site}.attention"][:, int(head)].astype(np.float64)
+            (head,) = unit.heads
+            site = attention_site(head, sites)
+            raw = arrays[f"heads/{site}"][:, head.head].astype(np.float64)
             spectrum = fit_spectrum(raw)
             axes = np.linalg.qr(np.random.default_rng(0).normal(size=(raw.shape[1],) * 2))[0]
-            spectra[unit] = type(spectrum)(spectrum.mean, axes, spectrum.eigenvalues, spectrum.n)
+            spectra[unit.name] = replace(spectrum, basis=axes)
         return NetworkGains(identity_gains(spectra), sites)
 
     everywhere = network(heads)
     last = max(site.stage for site in sites)
-    late = network(unit_names(sites, "head", [last]))
+    late = network(chosen_units(sites, "head", [last]))
     entrances = Entrances.record(model, passes.batches(size=BATCH), n, late.first_block)
 
     def epoch(gains: NetworkGains, embed: Any) -> Callable[[], None]:
@@ -167,10 +169,10 @@ def _training(model: Any, passes: Passes, judge: Judge) -> dict[str, Any]:
     }
 
 
-def _full(contributions: Contributions, heads: list[str]) -> dict[str, Any]:
+def _full(contributions: Contributions, heads: Sequence[Unit]) -> dict[str, Any]:
     """Every head with d_head axes, as a data set of many clips would give it."""
     d_head = contributions.sites[0].d_head
-    found = choose(direct_spectra(contributions, heads), Components(k=d_head))
+    found = kept_parts(direct_spectra(contributions, heads), Components(k=d_head))
     draw = np.random.default_rng(0)
     out = {}
     for unit, spectrum in found.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -34,9 +35,9 @@ def run(
     found = [load_gains(path) for path in gains]
     record = export_folded(loaded, found, to, out, amount=amount)
     if json:
-        print_json(record)
+        print_json(asdict(record))
         return
     typer.echo(
-        f"{record['gains']:,} gains folded into {record['model']}, written to {out} ({to}); "
-        f"embeddings of the checkpoint and of the edited model differ by {record['difference']:.1e}"
+        f"{record.gains:,} gains folded into {record.model}, written to {out} ({to}); "
+        f"embeddings of the checkpoint and of the edited model differ by {record.difference:.1e}"
     )

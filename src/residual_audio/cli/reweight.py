@@ -37,7 +37,7 @@ def compare(
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option("--method", help="Only methods whose name has this in it; repeatable."),
+        typer.Option("--method", help="Only this method, by key (heads-23, rule-*); repeatable."),
     ] = None,
     network: Annotated[
         bool,
@@ -59,8 +59,12 @@ def compare(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Every adaptation on the same grouped folds, in one table: RUN/tables/adapted.csv."""
-    from residual_audio.adaptation.study import adapt
+    """Every adaptation on the same grouped folds, in one table: RUN/tables/adapted.csv.
+
+    A comparison of some methods or folds has tables of its own (RUN/tables/adapted_….csv) and
+    leaves those of the whole as they are.
+    """
+    from residual_audio.adaptation.adapted import AdaptSettings, adapt
     from residual_audio.judge.of_store import rows_of
     from residual_audio.results import write_result
     from residual_audio.reweight.gain_files import save_gains
@@ -68,31 +72,31 @@ def compare(
 
     store = open_store(run)
     with watching(quiet or json) as progress:
-        more = None
+        passes = None
         if network:
-            from residual_audio.adaptation.network_methods import network_methods
-
             rows = rows_of(store, fold)
             passes = load_passes_of(store, rows, model, root, data_option, device, progress)
-            more = lambda problem: network_methods(problem, passes)  # noqa: E731
+        settings = AdaptSettings(
+            folds=tuple(fold or ()),
+            n_folds=folds,
+            seeds=tuple(range(seed, seed + seeds)),
+            shots=tuple(int(n) for n in shots.split(",")) if shots else (),
+            methods=tuple(method or ()),
+            allow_missing=allow_missing,
+        )
         found = adapt(
             store,
-            folds=fold,
-            n_folds=folds,
-            seeds=range(seed, seed + seeds),
-            shots=[int(n) for n in shots.split(",")] if shots else (),
-            names=method,
+            settings,
             ensemble=_ensemble(store, ensemble, model, device) if ensemble else None,
-            more=more,
-            allow_missing=allow_missing,
-            progress=progress.step,
+            passes=passes,
+            progress=progress,
         )
     from residual_audio.report.write import write_tables
 
     written = write_tables(run, found.tables)
     written.append(write_result(found.result, run / "results"))
-    for name, gains in found.gains.items():
-        written.append(save_gains(gains, run / "gains" / f"direct-fold-{name}"))
+    for name, gains in found.gain_files.items():
+        written.append(save_gains(gains, run / "gains" / name))
     if json:
         print_json(found.result.details["table"])
         return
@@ -130,7 +134,11 @@ def fit(
         bool, typer.Option("--mean-gains/--no-mean-gains", help="Also a gain of each unit's mean.")
     ] = True,
     objective: Annotated[
-        str, typer.Option("--objective", help="cross-entropy, contrastive, entropy, gap, spread.")
+        str,
+        typer.Option(
+            "--objective",
+            help="cross-entropy, contrastive, entropy, gap, spread, or gap:0.5,spread:1.",
+        ),
     ] = "cross-entropy",
     learning_rate: Annotated[float | None, typer.Option("--learning-rate", min=0.0)] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1)] = None,
@@ -153,12 +161,12 @@ def fit(
     """
     from dataclasses import replace
 
-    from residual_audio.adaptation.methods import DEFAULTS, RATES, Residual
-    from residual_audio.adaptation.study import fit_whole
+    from residual_audio.adaptation.adapted import fit_whole
+    from residual_audio.adaptation.methods.residual import DIRECT, NETWORK, ResiDual
     from residual_audio.judge.of_store import rows_of
+    from residual_audio.reweight.axes import Components
     from residual_audio.reweight.gain_files import save_gains
     from residual_audio.reweight.gains import moved, n_gains
-    from residual_audio.reweight.spectra import Components
     from residual_audio.store import open_store
 
     store = open_store(run)
@@ -166,33 +174,24 @@ def fit(
     parts = Components.parse(components)
     changes: dict[str, Any] = {"l1": l1, "l2": l2, "non_negative": non_negative, "seed": seed}
     changes |= {k: v for k, v in (("learning_rate", learning_rate), ("epochs", epochs)) if v}
-    if path == "direct":
-        settings = replace(DEFAULTS, **changes)
-        how = Residual(
-            unit,
-            wanted,
-            parts,
-            "pca",
-            keep_mean,
-            mean_gains,
-            settings,
-            (l2,),
-            (learning_rate,) if learning_rate else RATES,
-            objective,
-        )
-        found = fit_whole(store, how, folds=fold, seed=seed)
-    else:
-        from residual_audio.adaptation.network_methods import GAINS, NetworkResidual, Rooms
-
-        rows = rows_of(store, fold)
-        with watching(quiet or json) as progress:
+    how = ResiDual(
+        level=unit,
+        stages=wanted,
+        components=parts,
+        keep_mean=keep_mean,
+        mean_gains=mean_gains,
+        objective=objective,
+        path=path,
+        settings=replace(DIRECT if path == "direct" else NETWORK, **changes),
+        rates=(learning_rate,) if learning_rate else None,
+    )
+    with watching(quiet or json) as progress:
+        passes = None
+        if path == "network":
+            rows = rows_of(store, fold)
             passes = load_passes_of(store, rows, model, root, data_option, device, progress)
-            settings = replace(GAINS, **changes)
-            inside = NetworkResidual(
-                Rooms(passes), unit, wanted, parts, "pca", keep_mean, mean_gains, settings
-            )
-            progress.step("fitting inside the encoder")
-            found = fit_whole(store, inside, folds=fold, seed=seed)  # type: ignore[arg-type]
+        progress.step("fitting gains")
+        found = fit_whole(store, how, folds=fold, seed=seed, passes=passes)
     written = save_gains(found, out)
     if json:
         print_json({"out": str(written), "gains": n_gains(found), "moved": moved(found)})
@@ -224,7 +223,7 @@ def retention(
     Runs the encoder. Everything is chosen on the training part of a fold and scored on its test
     part: RUN/tables/retention_network.csv and pruning.csv.
     """
-    from residual_audio.adaptation.study import retain_and_prune
+    from residual_audio.adaptation.smaller import retain_and_prune
     from residual_audio.judge.of_store import rows_of
     from residual_audio.report.write import write_tables
     from residual_audio.store import open_store
@@ -239,7 +238,7 @@ def retention(
             folds=fold,
             n_folds=folds,
             seed=seed,
-            progress=progress.step,
+            progress=progress,
         )
     written = write_tables(run, tables)
     if json:
@@ -278,10 +277,11 @@ def transfer(
         if loaded.path == "network":
             with watching(json) as progress:
                 passes = load_passes_of(store, clips, model, root, data_option, device, progress)
-        rows.append(apply(problem_of(store, clips), loaded, passes))
+        rows.append(apply(problem_of(store, clips, passes=passes), loaded))
     if json:
         print_json(rows)
         return
     columns = ["applied_to", "n", "top1_before", "top1_after", "gain", "gain_low", "gain_high"]
-    cells = [[f"{r[c]:.4f}" if isinstance(r[c], float) else r[c] for c in columns] for r in rows]
+    values = [dict(row) for row in rows]
+    cells = [[f"{r[c]:.4f}" if isinstance(r[c], float) else r[c] for c in columns] for r in values]
     print_table(columns, cells, f"gains fitted on {rows[0]['fitted_on']}")

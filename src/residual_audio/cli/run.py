@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from residual_audio.pipeline.settings import RunSettings
 
 
+SHOWN = ("coarse", "random", "linear-probe-joint", "linear-probe-latent")
+"""Rows of the table at the end, beside zero-shot and ResiDual."""
+
+
 def run(
     out: Annotated[Path, typer.Option("--out", "-o", help="Run folder.")],
     model: options.Model = "nano",
@@ -72,11 +76,11 @@ def carry_out(settings: RunSettings, json: bool, quiet: bool) -> None:
 def show(finished: Finished, quiet: bool = False) -> None:
     """The table that a run ends with, and where its page is."""
     if not quiet and finished.adapted:
-        wanted = ("zero-shot", "ResiDual", "coarse", "random axes", "linear probe")
         rows = [
             [row["method"], row.get("parameters", ""), _percent(row.get("top1")), _gain(row)]
             for row in finished.adapted
-            if row["method"].startswith(wanted) and not row.get("failed")
+            if not row.get("failed")
+            and (row["kind"] in ("reference", "residual") or row.get("key") in SHOWN)
         ]
         columns = ["method", "trained numbers", "top-1", "gain over zero-shot, 95% interval"]
         print_table(columns, rows, "On grouped folds; what is trained never sees the tested fold")

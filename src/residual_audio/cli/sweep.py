@@ -34,39 +34,43 @@ def run(
     studies are kept in RUN/sweeps (direct.db, or both.db with --network): the same command
     continues them.
     """
-    from residual_audio.adaptation.problem import folds_of, problem_of
-    from residual_audio.adaptation.sweep import sweep
+    from residual_audio.adaptation.divisions import Division, folds_of
+    from residual_audio.adaptation.problem import problem_of
+    from residual_audio.adaptation.search import sweep
     from residual_audio.judge.of_store import rows_of
     from residual_audio.store import open_store
     from residual_audio.table import from_rows
 
     store = open_store(run)
     rows = rows_of(store, fold)
-    problem = problem_of(store, rows)
     database = run / "sweeps" / ("both.db" if network else "direct.db")
     with watching(quiet or json) as progress:
         progress.keeps(f"finished trials are kept in {database}, the same command continues")
         passes = None
         if network:
             passes = load_passes_of(store, rows, model, root, data_option, device, progress)
-        found, outer = sweep(
+        problem = problem_of(store, rows, passes=passes)
+        found = sweep(
             problem,
             folds_of(problem.clips, folds, seed),
             database,
             n_trials=trials,
-            seed=seed,
-            passes=passes,
-            progress=progress.step,
+            how=Division(seed=seed),
+            progress=progress,
         )
     tables = [
-        from_rows("sweep_trials", found, "Trials, by held-out accuracy inside the training part"),
-        from_rows("sweep_folds", outer, "Nested: chosen on the training part, scored on the test"),
+        from_rows(
+            "sweep_trials", found.trials, "Trials, by held-out accuracy inside the training part"
+        ),
+        from_rows(
+            "sweep_folds", found.folds, "Nested: chosen on the training part, scored on the test"
+        ),
     ]
     from residual_audio.report.write import write_tables
 
     written = write_tables(run, tables)
     if json:
-        print_json({"folds": outer, "n_trials": len(found)})
+        print_json({"folds": found.folds, "n_trials": len(found.trials)})
         return
     if not quiet:
         show_table(tables[1], list(tables[1].columns))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from residual_audio.types import Result
 
 CAPTURE = ("heads", "blocks", "stages", "direct", "moments", "attention", "tokens")
-QUICK_METHODS = ("ResiDual heads {3}", "ResiDual heads {0–3}", "coarse", "linear probe, joint")
+QUICK_METHODS = ("heads-3", "heads-0123", "coarse", "linear-probe-joint")
 N_PREVIEWS = 8
 
 
@@ -80,25 +80,26 @@ def ablate_store(at: Workshop) -> Done:
 
 def reweight_store(at: Workshop) -> Done:
     """Every adaptation from the store alone, on grouped folds."""
-    from residual_audio.adaptation.study import adapt
+    from residual_audio.adaptation.adapted import WHOLE, AdaptSettings, adapt
     from residual_audio.report.write import write_tables
     from residual_audio.results import write_result
     from residual_audio.reweight.gain_files import save_gains
 
     quick = at.settings.quick
-    found = adapt(
-        at.store,
+    settings = AdaptSettings(
         n_folds=at.settings.n_folds,
         seeds=(at.settings.seed,),
-        names=QUICK_METHODS if quick else None,
+        methods=QUICK_METHODS if quick else (),
+        skip_missing=True,
         retention=not quick,
-        progress=_named(at, "reweight"),
+        name=WHOLE,
     )
+    found = adapt(at.store, settings, progress=at.progress)
     written = write_tables(at.out, found.tables)
     written.append(write_result(found.result, at.out / "results"))
-    for name, gains in found.gains.items():
-        written.append(save_gains(gains, at.out / "gains" / f"direct-fold-{name}"))
-    return Done(written, f"{len(found.rows)} methods on grouped folds")
+    for name, gains in found.gain_files.items():
+        written.append(save_gains(gains, at.out / "gains" / name))
+    return Done(written, f"{len(found.outcomes)} methods on grouped folds")
 
 
 def evaluate_store(at: Workshop) -> Done:
@@ -140,7 +141,3 @@ def write_report(at: Workshop) -> Done:
     page = write_page(at.out)
     n_figures = sum(path.suffix == ".png" for path in drawn)
     return Done([*drawn, page], f"{n_figures} figures and {page.name}")
-
-
-def _named(at: Workshop, step: str) -> Any:
-    return lambda what: at.progress.step(f"{step}: {what}")

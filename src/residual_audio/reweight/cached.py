@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -10,8 +11,8 @@ from torch import Tensor
 
 from residual_audio.errors import InputError
 from residual_audio.models.encoder import Edit, Encoded, Features, State, States
-from residual_audio.passes.kept import Audio, Batches
-from residual_audio.reweight.fit import Embed
+from residual_audio.passes.kept import Audio, Batches, Passes
+from residual_audio.reweight.descent import ClipNumbers, Embed
 
 # states of more than this are not kept: the passes start from the features instead
 MAX_BYTES = 4_000_000_000
@@ -69,7 +70,7 @@ class Entrances:
             )
         n_blocks = sum(site.kind == "attention" for site in model.encoder.sites)
 
-        def run(clips: Tensor) -> Tensor:
+        def run(clips: ClipNumbers) -> Tensor:
             tokens = self.tokens[clips]
             if self.block >= n_blocks:
                 encoded = Encoded(tokens, tokens[:, None])
@@ -82,12 +83,36 @@ class Entrances:
 
 
 def embed_from_features(
-    model: Audio, adapter: Adapter, features: Callable[[Tensor], Features]
+    model: Audio, adapter: Adapter, features: Callable[[ClipNumbers], Features]
 ) -> Embed:
     """The same without saved states: every pass starts from the features."""
 
-    def run(clips: Tensor) -> Tensor:
+    def run(clips: ClipNumbers) -> Tensor:
         encoded = model.encoder.encode(features(clips), edit=adapter.edit())
         return model.joint(adapter.output(encoded))
 
     return run
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Clips to run again and again, with the streams that enter blocks kept for the next time."""
+
+    passes: Passes
+    _entrances: dict[int, Entrances] = field(default_factory=dict, repr=False)
+
+    def entrances(self, block: int) -> Entrances:
+        """Every clip's stream entering a block."""
+        if block not in self._entrances:
+            passes = self.passes
+            found = Entrances.record(passes.model, passes.batches(), len(passes), block)
+            self._entrances[block] = found
+        return self._entrances[block]
+
+    def embed(self, adapter: Adapter) -> Embed:
+        """Joint embeddings with the adapter in place, from the first block that it edits on."""
+        return self.entrances(adapter.first_block).embed(self.passes.model, adapter)
+
+    def embed_whole(self, adapter: Adapter) -> Embed:
+        """The same from the features on, for what changes every block."""
+        return embed_from_features(self.passes.model, adapter, self.passes.take)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from residual_audio import provenance
 from residual_audio.errors import ModelError
+from residual_audio.files import write_json
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.reweight.fold import fold
 from residual_audio.reweight.gains import blend, check_fits, n_gains
@@ -17,23 +19,35 @@ from residual_audio.reweight.network import NetworkGains
 from residual_audio.types import Gains
 
 TOLERANCE = 1e-4
+RECORD = "residual_audio.json"
+Layout = Literal["hf", "laion", "native"]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and how well it was proved."""
+
+    model: str
+    to: Layout
+    out: str
+    gains: int
+    difference: float
+    """Largest difference between embeddings of the folded and of the edited model."""
 
 
 def export_folded(
     model: AudioTextModel,
     gains: Sequence[Gains],
-    to: Literal["hf", "laion", "native"],
+    to: Layout,
     out: Path,
     *,
     amount: float = 1.0,
-) -> dict[str, Any]:
+) -> Exported:
     """Fold the gains one after another into the model (in place) and write it.
 
     The folded weights must give the embedding that editing the forward pass gives, on a dummy clip;
     otherwise nothing is written.
     """
-    from residual_audio.models import hf, laion, native
-
     latent = int(model.head.config.get("d_in", 0))
     scaled = [blend(g, amount) for g in gains]
     for each in scaled:
@@ -49,19 +63,32 @@ def export_folded(
         raise ModelError(
             f"folding changed the embedding by {difference:.1e} against editing: not written"
         )
-    about = {"gains": [{"n": n_gains(g), **dict(g.fitted_on)} for g in scaled], "amount": amount}
+    _write(model, scaled, to, out, amount)
+    return Exported(model.name, to, str(out), sum(n_gains(g) for g in scaled), difference)
+
+
+def _write(
+    model: AudioTextModel, gains: Sequence[Gains], to: Layout, out: Path, amount: float
+) -> None:
+    """The checkpoint, with what was folded into it: in our layout inside, else in a file beside."""
+    from residual_audio.models import hf, laion, native
+
+    folded = {"gains": [{"n": n_gains(g), **dict(g.fitted_on)} for g in gains], "amount": amount}
     if to == "native":
-        native.save(model, out, {"folded": provenance.plain(about)})
-    else:
-        writer: Any = {"hf": hf, "laion": laion}[to]
-        writer.save(model, out)
-    return {
-        "model": model.name,
-        "to": to,
-        "out": str(out),
-        "gains": sum(n_gains(g) for g in scaled),
-        "difference": difference,
+        native.save(model, out, {"folded": provenance.plain(folded)})
+        return
+    (hf if to == "hf" else laion).save(model, out)
+    record = {
+        "folded": folded,
+        "from": {"name": Path(model.name).name, "sha256": model.sha256},
+        "written_by": provenance.collect(),
     }
+    write_json(record_path(out), provenance.plain(record))
+
+
+def record_path(out: Path) -> Path:
+    """Where an export in a foreign layout says what was folded in: in its folder, or beside it."""
+    return out / RECORD if out.is_dir() else out.with_name(f"{out.stem}.{RECORD}")
 
 
 @torch.no_grad()

@@ -9,16 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from residual_audio.errors import InputError, ModelError
+from residual_audio.models.encoder import Encoder
+from residual_audio.models.joint import JointHead
 from residual_audio.reweight.gains import affine_of, check_fits, check_gains
 from residual_audio.reweight.network import NetworkGains
-from residual_audio.types import FloatArray, Gains, Head
+from residual_audio.types import Gains, parse_units
+
+
+class Foldable(Protocol):
+    """As much of a model as gains can be folded into."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def encoder(self) -> Encoder: ...
+
+    @property
+    def head(self) -> JointHead: ...
 
 
 @dataclass
@@ -35,28 +49,9 @@ class Fold:
             parameter.copy_(value)
 
 
-def fold(model: Any, gains: Gains) -> Fold:
-    """Fold network gains into `model` (an AudioTextModel), in place."""
-    return _change(model, gains, lambda a, c: (a, c))
-
-
-def unfold(model: Any, gains: Gains) -> Fold:
-    """Take gains out of a model that they were folded into, knowing only the gains."""
-
-    def inverse(a: FloatArray, c: FloatArray) -> tuple[FloatArray, FloatArray]:
-        if np.linalg.cond(a) > 1e6:
-            raise InputError(
-                "a gain of (nearly) 0 erased a direction: it cannot be unfolded from the weights; "
-                "load the original model instead"
-            )
-        back = np.linalg.inv(a)
-        return back, -c @ back
-
-    return _change(model, gains, inverse, backwards=True)
-
-
 @torch.no_grad()
-def _change(model: Any, gains: Gains, turn: Any, backwards: bool = False) -> Fold:
+def fold(model: Foldable, gains: Gains) -> Fold:
+    """Fold network gains into `model`, in place."""
     check_gains(gains)
     if gains.path != "network":
         raise InputError(
@@ -65,24 +60,24 @@ def _change(model: Any, gains: Gains, turn: Any, backwards: bool = False) -> Fol
         )
     sites = model.encoder.sites
     latent = int(model.head.config["d_in"]) if "output" in gains.gains else 0
-    # folding twice, or unfolding, meets weights that no longer hash to what they were
+    # folding twice meets weights that no longer hash to what they were
     check_fits(gains, sites, latent)
     kept: list[tuple[Tensor, Tensor]] = []
     names = list(gains.gains)
-    places = NetworkGains(gains, sites).places()
-    # a block's gains act before W_O, then after it: undo in the opposite order
-    order = sorted(places.items(), key=lambda item: (item[0][1] == "out") != backwards)
+    units_by_number = parse_units(names, sites)
+    places = NetworkGains(gains, sites).places
+    # a block's gains act before W_O, then after it
+    order = sorted(places.items(), key=lambda item: item[0][1] == "out")
     for (site, point), units in order:
         weight, bias = model.encoder.output_projection(site)
         _keep(kept, weight, bias)
         w = weight.double().cpu().numpy()
         b = bias.double().cpu().numpy()
-        for i in reversed(units) if backwards else units:
-            unit = names[i]
-            a, c = turn(*affine_of(gains, unit))
+        for i in units:
+            a, c = affine_of(gains, names[i])
             if point == "raw":
-                h = Head.parse(unit).head
-                rows = slice(h * site.d_head, (h + 1) * site.d_head)
+                (head,) = units_by_number[i].heads
+                rows = slice(head.head * site.d_head, (head.head + 1) * site.d_head)
                 b = b + c @ w[rows]
                 w[rows] = a @ w[rows]
             else:
@@ -92,7 +87,7 @@ def _change(model: Any, gains: Gains, turn: Any, backwards: bool = False) -> Fol
     if "output" in gains.gains:
         first = _first_layer(model)
         _keep(kept, first.weight, first.bias)
-        a, c = turn(*affine_of(gains, "output"))
+        a, c = affine_of(gains, "output")
         w = first.weight.double().cpu().numpy().T
         first.bias.add_(torch.from_numpy(c @ w))
         first.weight.copy_(torch.from_numpy((a @ w).T))
@@ -103,7 +98,7 @@ def _keep(kept: list[tuple[Tensor, Tensor]], *parameters: Tensor) -> None:
     kept.extend((parameter, parameter.clone()) for parameter in parameters)
 
 
-def _first_layer(model: Any) -> nn.Linear:
+def _first_layer(model: Foldable) -> nn.Linear:
     found: Iterator[nn.Linear] = (m for m in model.head.modules() if isinstance(m, nn.Linear))
     first = next(found, None)
     if first is None or first.bias is None or not model.head.reads_latent:

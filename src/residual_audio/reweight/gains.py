@@ -1,4 +1,4 @@
-"""Gains: what they do to a vector, how they compose, and whether they fit a model.
+"""Gains: what they do to a vector, and whether they fit a model.
 
 A unit with mean μ, orthonormal rows Φ and gains λ maps a row vector x to
 
@@ -14,15 +14,14 @@ A unit whose basis is empty has one *coarse* gain, which scales all directions a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, TypedDict
 
 import numpy as np
 
 from residual_audio.errors import InputError, ModelError
-from residual_audio.types import FloatArray, Gains, Head, Site, Spectrum
+from residual_audio.types import FloatArray, Gains, Site, Spectrum, parse_units
 
 
 def identity_gains(
@@ -61,12 +60,6 @@ def affine_of(gains: Gains, unit: str) -> tuple[FloatArray, FloatArray]:
     return affine(gains.spectra[unit], gains.gains[unit], gains.keep_mean, mean_gain)
 
 
-def apply(gains: Gains, unit: str, x: FloatArray) -> FloatArray:
-    """One unit's vectors [..., d] after its gains."""
-    a, c = affine_of(gains, unit)
-    return x @ a + c
-
-
 def check_gains(gains: Gains) -> Gains:
     """The same gains, or an error that names the unit that makes no sense."""
     if not gains.gains:
@@ -100,83 +93,17 @@ def check_fits(gains: Gains, sites: Sequence[Site], latent: int, sha256: str | N
             f"these gains were fitted on '{made_for.get('name')}' "
             f"(sha256 {str(made_for['sha256'])[:12]}…), not on this model ({sha256[:12]}…)"
         )
-    for unit, spectrum in gains.spectra.items():
-        want = latent if gains.path == "direct" else width_of(unit, sites, latent)
+    try:
+        units = parse_units(gains.spectra, sites)
+    except InputError as error:
+        raise ModelError(f"these gains belong to another model: {error}") from error
+    for unit, spectrum in zip(units, gains.spectra.values(), strict=True):
+        want = latent if gains.path == "direct" or unit.kind == "output" else unit.width
         if np.shape(spectrum.mean) != (want,):
             raise ModelError(
                 f"the gains of '{unit}' act on {np.size(spectrum.mean)} dimensions, "
                 f"this model has {want} there: they belong to another model"
             )
-
-
-def width_of(unit: str, sites: Sequence[Site], latent: int) -> int:
-    """Dimensions of the space that a unit's network gains act in."""
-    kind = unit_kind(unit)
-    for site in sites:
-        if kind == "head" and site.kind == "attention" and Head.parse(unit) in site.heads:
-            return site.d_head
-        if kind == "stage" and f"s{site.stage}" == unit:
-            return site.width
-        if kind in ("attention", "mlp") and str(site) == unit:
-            return site.width
-    if kind == "output":
-        return latent
-    raise ModelError(f"this model has no unit '{unit}'")
-
-
-def unit_kind(unit: str) -> Literal["head", "attention", "mlp", "stage", "output"]:
-    """What a unit's name stands for."""
-    if unit == "output":
-        return "output"
-    if re.fullmatch(r"s\d+", unit):
-        return "stage"
-    found = re.fullmatch(r"s\d+\.b\d+\.(attention|mlp|h\d+)", unit)
-    if found is None:
-        raise InputError(
-            f"'{unit}' is no unit: expected s2.b5.h11, s2.b5.attention, s2.b5.mlp, s2 or output"
-        )
-    return found[1] if found[1] in ("attention", "mlp") else "head"  # type: ignore[return-value]
-
-
-def compose(first: Gains, second: Gains) -> Gains:
-    """Gains that do `first`, then `second`.
-
-    Units of only one of them are taken over. Where both have a unit, λ multiplies, which is exact
-    when they share its spectrum and leave the mean as it is; else fold one and then the other.
-    """
-    if (first.path, first.keep_mean) != (second.path, second.keep_mean):
-        raise InputError(
-            f"cannot compose gains of path '{first.path}', keep_mean {first.keep_mean} with "
-            f"'{second.path}', keep_mean {second.keep_mean}"
-        )
-    gains = dict(first.gains)
-    for unit, values in second.gains.items():
-        if unit in gains:
-            alike = same_spectrum(first.spectra[unit], second.spectra[unit])
-            if not first.keep_mean or not alike or unit in {**first.means, **second.means}:
-                raise InputError(
-                    f"'{unit}' is in both, with different spectra or gains of its mean: their "
-                    "product is not a set of gains. Fold one into the model, then the other."
-                )
-            values = np.asarray(gains[unit]) * np.asarray(values)
-        gains[unit] = values
-    return replace(
-        first,
-        gains=gains,
-        spectra={**first.spectra, **second.spectra},
-        means={**first.means, **second.means},
-        fitted_on={"composed_of": [dict(first.fitted_on), dict(second.fitted_on)]}
-        | ({"model": first.fitted_on["model"]} if "model" in first.fitted_on else {}),
-    )
-
-
-def same_spectrum(a: Spectrum, b: Spectrum) -> bool:
-    """True where both describe the same mean and axes."""
-    return (
-        a.basis.shape == b.basis.shape
-        and np.allclose(a.basis, b.basis, atol=1e-7)
-        and np.allclose(a.mean, b.mean, rtol=1e-6, atol=1e-7)
-    )
 
 
 def blend(gains: Gains, amount: float) -> Gains:
@@ -191,9 +118,20 @@ def n_gains(gains: Gains) -> int:
     return sum(np.size(values) for values in gains.gains.values()) + len(gains.means)
 
 
-def moved(gains: Gains, top: int = 10) -> list[dict[str, Any]]:
+class Moved(TypedDict):
+    """How far the gains of a unit went from 1."""
+
+    unit: str
+    energy: float
+    component: int
+    """The one that moved most."""
+    gain: float
+    mean_gain: float
+
+
+def moved(gains: Gains, top: int = 10) -> list[Moved]:
     """The units that moved most, by the energy of the change, Σ_i (λ_i − 1)² σ_i²."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Moved] = []
     for unit, values in gains.gains.items():
         spectrum = gains.spectra[unit]
         variance = np.asarray(spectrum.eigenvalues) if len(spectrum.basis) else np.ones(1)

@@ -1,9 +1,8 @@
-"""Low-rank updates of W_O and full fine-tuning: what a sceptic compares gains with."""
+"""Low-rank updates of W_O: what a sceptic compares gains with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -80,29 +79,3 @@ def rank_within(budget: int, sites: Sequence[Site]) -> tuple[list[Site], int]:
     if not chosen:
         raise InputError(f"a low-rank update of any site needs more than {budget} numbers")
     return chosen, 1
-
-
-class WholeEncoder:
-    """Every parameter of the encoder is trained; `restore` puts them back."""
-
-    first_block = 0
-
-    def __init__(self, encoder: Any) -> None:
-        self.parameters = [p for p in encoder.parameters() if p.is_floating_point()]
-        self._kept = [p.detach().clone() for p in self.parameters]
-        self._tracked = [p.requires_grad for p in self.parameters]
-        for parameter in self.parameters:
-            parameter.requires_grad_(True)
-
-    def edit(self) -> Edit:
-        return {}
-
-    def output(self, encoded: Encoded) -> Encoded:
-        return encoded
-
-    @torch.no_grad()
-    def restore(self) -> None:
-        for p, value, tracked in zip(self.parameters, self._kept, self._tracked, strict=True):
-            p.requires_grad_(tracked)
-            p.grad = None
-            p.copy_(value)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -11,8 +12,9 @@ from torch import Tensor, nn
 
 from residual_audio.errors import InputError
 from residual_audio.models.encoder import Edit, Encoded
-from residual_audio.reweight.gains import check_gains, unit_kind
-from residual_audio.types import Gains, Head, Site, blocks_of
+from residual_audio.reweight.axes import attention_of
+from residual_audio.reweight.gains import check_gains
+from residual_audio.types import Gains, Site, attention_site, blocks_of, parse_units
 
 
 class NetworkGains(nn.Module):
@@ -31,6 +33,7 @@ class NetworkGains(nn.Module):
         self._given = gains
         self._sites = tuple(sites)
         self._names = list(gains.gains)
+        self._units = parse_units(self._names, sites)
         self.values = nn.ParameterList(
             nn.Parameter(torch.as_tensor(np.asarray(gains.gains[unit]), dtype=dtype))
             for unit in self._names
@@ -52,24 +55,23 @@ class NetworkGains(nn.Module):
     def first_block(self) -> int:
         """The earliest edited block; the number of blocks where only the output is edited."""
         index = blocks_of(self._sites)
-        found = [index[s.stage, s.block] for s, _ in self.places()]
+        found = [index[s.stage, s.block] for s, _ in self.places]
         return min(found, default=len(index))
 
+    @cached_property
     def places(self) -> dict[tuple[Site, str], list[int]]:
         """(site, point) → the units acting there, in the order in which they act."""
         found: dict[tuple[Site, str], list[int]] = {}
-        for i, unit in enumerate(self._names):
-            kind = unit_kind(unit)
-            for site in self._sites:
-                attention = site.kind == "attention"
-                if kind == "head" and attention and Head.parse(unit) in site.heads:
-                    found.setdefault((site, "raw"), []).append(i)
-                elif (kind in ("attention", "mlp") and str(site) == unit) or (
-                    kind == "stage" and attention and f"s{site.stage}" == unit
-                ):
-                    found.setdefault((site, "out"), []).append(i)
+        for i, unit in enumerate(self._units):
+            if unit.kind == "head":
+                (head,) = unit.heads
+                found.setdefault((attention_site(head, self._sites), "raw"), []).append(i)
+                continue
+            own = attention_of(unit, self._sites) if unit.kind == "stage" else unit.sites
+            for site in own:
+                found.setdefault((site, "out"), []).append(i)
         for units in found.values():  # a block's own gains come before those of its stage
-            units.sort(key=lambda i: unit_kind(self._names[i]) == "stage")
+            units.sort(key=lambda i: self._units[i].kind == "stage")
         return found
 
     def map(self, i: int) -> tuple[Tensor, Tensor]:
@@ -86,14 +88,14 @@ class NetworkGains(nn.Module):
     def edit(self) -> Edit:
         """The edits of one forward pass; gradients reach λ through them."""
         edits: dict[tuple[Site, str], Callable[[Tensor], Tensor]] = {}
-        for (site, point), units in self.places().items():
+        for (site, point), units in self.places.items():
             edits[site, point] = (
                 self._edit_heads(units) if point == "raw" else self._edit_out(units)
             )
         return edits
 
     def _edit_heads(self, units: list[int]) -> Callable[[Tensor], Tensor]:
-        heads = [Head.parse(self._names[i]).head for i in units]
+        heads = [head.head for i in units for head in self._units[i].heads]
         maps = [self.map(i) for i in units]
         p, c = torch.stack([m[0] for m in maps]), torch.stack([m[1] for m in maps])
         keep = self._given.keep_mean
@@ -138,6 +140,3 @@ class NetworkGains(nn.Module):
         }
         means = {self._names[int(i)]: float(v.detach()) for i, v in self.means.items()}
         return replace(self._given, gains=values, means=means)
-
-    def named(self) -> Mapping[str, Tensor]:
-        return dict(zip(self._names, self.values, strict=True))

@@ -7,7 +7,7 @@ symmetric contrastive loss. Without: entropy of the answers, modality gap, sprea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -96,31 +96,27 @@ OBJECTIVES: dict[str, Callable[[Judge], Objective]] = {
     "gap": modality_gap,
     "spread": lambda judge: spread(),
 }
-LABEL_FREE = frozenset({"entropy", "gap", "spread"})
-
-
-def objective(weights: Mapping[str, float], judge: Judge) -> Objective:
-    """A weighted sum of named objectives, e.g. {"cross-entropy": 1, "spread": 0.1}."""
-    unknown = sorted(set(weights) - set(OBJECTIVES))
-    if unknown or not weights:
-        raise InputError(
-            f"'{', '.join(unknown)}' is no objective: choose among {', '.join(OBJECTIVES)}"
-        )
-    parts = [(weight, OBJECTIVES[name](judge)) for name, weight in weights.items()]
-
-    def loss(joint: Tensor, clips: Tensor) -> Tensor:
-        return torch.stack([weight * part(joint, clips) for weight, part in parts]).sum()
-
-    return loss
 
 
 def parse_objective(text: str) -> dict[str, float]:
-    """Read `cross-entropy` or `entropy:1,gap:0.5`."""
+    """Read `cross-entropy`, or a weighted mixture like `entropy:1,gap:0.5`."""
     found: dict[str, float] = {}
     for part in text.split(","):
         name, _, weight = part.strip().partition(":")
+        if name not in OBJECTIVES:
+            raise InputError(f"'{name}' is no objective: choose among {', '.join(OBJECTIVES)}")
         try:
             found[name] = float(weight or 1)
         except ValueError as error:
             raise InputError(f"'{part}' has a weight that is not a number") from error
     return found
+
+
+def objective(text: str, judge: Judge) -> Objective:
+    """A named objective, or the weighted sum of several (see `parse_objective`)."""
+    parts = [(weight, OBJECTIVES[name](judge)) for name, weight in parse_objective(text).items()]
+
+    def loss(joint: Tensor, clips: Tensor) -> Tensor:
+        return torch.stack([weight * part(joint, clips) for weight, part in parts]).sum()
+
+    return loss

@@ -6,17 +6,16 @@ import copy
 from collections.abc import Mapping, Sequence
 
 import torch
+from torch import Tensor
 
 from residual_audio.errors import InputError
 from residual_audio.models.encoder import Encoder
-from residual_audio.types import Head, Site
+from residual_audio.types import Head, Site, UnitLike, attention_site, parse_units
 
 
 @torch.no_grad()
 def prune_heads(
-    encoder: Encoder,
-    removed: Sequence[str | Head],
-    means: Mapping[Site, torch.Tensor] | None = None,
+    encoder: Encoder, removed: Sequence[UnitLike], means: Mapping[Site, Tensor] | None = None
 ) -> Encoder:
     """A copy of an encoder without these heads; the rest gives the same numbers as zeroing them.
 
@@ -25,20 +24,20 @@ def prune_heads(
     any has no attention to run.
     """
     small = copy.deepcopy(encoder)
-    gone = {Head.parse(h) if isinstance(h, str) else h for h in removed}
-    for site in encoder.sites:
-        out = [h.head for h in site.heads if h in gone]
-        gone -= set(site.heads)
-        if not out:
-            continue
+    gone: dict[Site, list[Head]] = {}
+    for unit in parse_units(removed, encoder.sites):
+        if unit.kind != "head":
+            raise InputError(f"'{unit}' is no head: only heads are taken out of the weights")
+        (head,) = unit.heads
+        gone.setdefault(attention_site(head, encoder.sites), []).append(head)
+    for site, heads in gone.items():
+        out = [head.head for head in heads]
         if len(out) == site.n_heads:
             raise InputError(f"all heads of {site} would go: leave one, or remove the block")
-        keep = [h for h in range(site.n_heads) if h not in out]
         weight, bias = encoder.output_projection(site)
         if means is not None:
             rows = weight.unflatten(0, (site.n_heads, site.d_head))[out]
             bias = bias + torch.einsum("hd,hdw->w", means[site][out], rows)
+        keep = [h for h in range(site.n_heads) if h not in out]
         small.block(site).keep_heads(keep, bias)
-    if gone:
-        raise InputError(f"this encoder has no head '{min(gone)}'")
     return small

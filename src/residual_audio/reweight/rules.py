@@ -15,8 +15,8 @@ import numpy as np
 from residual_audio.errors import InputError
 from residual_audio.metrics.separability import fisher
 from residual_audio.metrics.spectra import shares
-from residual_audio.reweight.gains import identity_gains, unit_kind
-from residual_audio.types import FloatArray, Gains, Head, Site, Spectrum, blocks_of
+from residual_audio.reweight.gains import identity_gains
+from residual_audio.types import FloatArray, Gains, Site, Spectrum, parse_unit
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,10 @@ class Ground:
     """[class, joint]"""
     about: Mapping[str, Any] = field(default_factory=dict)
 
-    def block(self, unit: str) -> int | None:
+    def block(self, name: str) -> int | None:
         """Number of the block of a head or site; None for stages and the output."""
-        if unit_kind(unit) in ("stage", "output"):
-            return None
-        place = Head.parse(unit) if unit_kind(unit) == "head" else None
-        stage, block = (
-            (place.stage, place.block)
-            if place
-            else (int(unit.split(".")[0][1:]), int(unit.split(".")[1][1:]))
-        )
-        return blocks_of(self.sites)[stage, block]
+        unit = parse_unit(name, self.sites)
+        return None if unit.kind in ("stage", "output") else unit.block
 
     def gains(self, rule: Callable[[str, Spectrum], FloatArray | None]) -> Gains:
         """Identity, but for the units where the rule gives gains."""
@@ -111,7 +104,7 @@ def component_window(
     """`factor` for components `first` to `last` (counted from 1) in the given stages."""
 
     def rule(unit: str, s: Spectrum) -> FloatArray | None:
-        if unit == "output" or int(unit[1:].split(".")[0]) not in stages:
+        if parse_unit(unit, ground.sites).stage not in stages:
             return None
         number = np.arange(1, len(s.basis) + 1)
         return np.where((number >= first) & (number <= last), factor, 1.0)

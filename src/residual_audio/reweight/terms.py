@@ -17,9 +17,9 @@ from torch import Tensor
 
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
-from residual_audio.reweight.gains import check_gains, unit_kind
-from residual_audio.reweight.spectra import contribution_of
-from residual_audio.types import FloatArray, Gains, Head, Spectrum
+from residual_audio.reweight.axes import contribution_of
+from residual_audio.reweight.gains import check_gains
+from residual_audio.types import FloatArray, Gains, Spectrum, parse_units
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,7 @@ def direct_terms(
         raise InputError("gains of means make no sense where the mean is dropped")
     fine = [unit for unit, s in spectra.items() if len(s.basis)]
     rough = [unit for unit in spectra if unit not in set(fine)]
+    units = dict(zip(spectra, parse_units(spectra, contributions.sites), strict=True))
     n, d = contributions.latent.shape
     for unit, spectrum in spectra.items():
         if np.shape(spectrum.mean) != (d,):
@@ -117,20 +118,20 @@ def direct_terms(
         spectrum = spectra[unit]
         stop = start + len(spectrum.basis)
         axes = spectrum.basis.T
-        if unit_kind(unit) == "head":
-            head = Head.parse(unit)
+        if units[unit].kind == "head":
+            (head,) = units[unit].heads
             onto = contributions.operator(head).astype(np.float64) @ axes
             along = contributions.pools(head) @ onto
         else:
-            along = contribution_of(contributions, unit) @ axes
+            along = contribution_of(contributions, units[unit]) @ axes
         amplitudes[:, start:stop] = along - spectrum.mean @ axes
         start = stop
     whole = np.empty((n, d, len(rough)), np.float32)
     for i, unit in enumerate(rough):
-        whole[:, :, i] = contribution_of(contributions, unit) - spectra[unit].mean
+        whole[:, :, i] = contribution_of(contributions, units[unit]) - spectra[unit].mean
     if not keep_mean:
         for unit in spectra:
-            base = base - contribution_of(contributions, unit)
+            base = base - contribution_of(contributions, units[unit])
     axes_all = [spectra[u].basis for u in fine] or [np.empty((0, d))]
     return DirectTerms(
         base=torch.from_numpy(np.array(base, np.float32)),

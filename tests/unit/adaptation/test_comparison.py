@@ -6,25 +6,37 @@ import numpy as np
 import pytest
 import torch
 
-from residual_audio.adaptation import baselines
-from residual_audio.adaptation.comparison import (
+from residual_audio.adaptation.comparison import compare
+from residual_audio.adaptation.divisions import Division, folds_of, splits_of
+from residual_audio.adaptation.methods.all_but_the_top import AllButTheTop
+from residual_audio.adaptation.methods.linear_probe import LinearProbe, logistic
+from residual_audio.adaptation.methods.method import FromStore
+from residual_audio.adaptation.methods.output_gains import OutputGains
+from residual_audio.adaptation.methods.registry import (
+    ENTRIES,
     REFERENCE,
-    against,
-    compare,
-    direct_methods,
+    Entry,
+    find_entries,
+    main_key,
     name_of,
-    table,
+    offered,
 )
-from residual_audio.adaptation.methods import Method, Residual, zero_shot
+from residual_audio.adaptation.methods.residual import ResiDual
+from residual_audio.adaptation.methods.ridge import Ridge
+from residual_audio.adaptation.methods.rule import Rule
+from residual_audio.adaptation.methods.whitening import Whitening
+from residual_audio.adaptation.methods.zero_shot import ZeroShot
 from residual_audio.adaptation.moved import moved_components, moved_units
-from residual_audio.adaptation.problem import Problem, folds_of, splits_of
-from residual_audio.adaptation.retention import retention_direct
+from residual_audio.adaptation.problem import Problem
+from residual_audio.adaptation.pruning import first
+from residual_audio.adaptation.retention import RetentionGrid, retention_direct
 from residual_audio.adaptation.transfer import transfer
+from residual_audio.adaptation.verdicts import against, verdicts
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError, ModelError
 from residual_audio.judge.answers import Judge
 from residual_audio.models.joint import Linear
-from residual_audio.reweight.spectra import Components
+from residual_audio.reweight.axes import Components
 from residual_audio.types import Clip, Head, Site
 
 N, D, CLASSES = 96, 16, 4
@@ -111,16 +123,15 @@ def problem() -> Problem:
 @pytest.fixture(scope="module")
 def compared(problem):
     folds = folds_of(problem.clips, 3)
-    wanted = (REFERENCE, "ResiDual heads {0}", "coarse, one gain a head", "random axes")
-    methods = [m for m in direct_methods(problem) if m.name in wanted or "probe" in m.name]
-    rows = compare(problem, folds, methods)
-    return folds, rows, {row["method"]: row for row in table(problem, folds, rows)}
+    keys = ("heads-0", "coarse", "random", "linear-probe-*")
+    found = compare(problem, folds, find_entries(keys, offered(problem)))
+    return folds, found, {row["key"]: row for row in verdicts(problem, folds, found)}
 
 
 def test_gains_find_what_the_loud_head_hides(compared):
     _, _, found = compared
     assert found[REFERENCE]["top1"] < 0.5
-    best = found["ResiDual heads {0}"]
+    best = found["heads-0"]
     assert best["top1"] > found[REFERENCE]["top1"] + 0.2
     assert best["gain_low"] > 0
     assert best["gap_closed"] > 0.5
@@ -132,8 +143,8 @@ def test_gains_find_what_the_loud_head_hides(compared):
 
 def test_paired_differences_between_methods(problem, compared):
     _, rows, found = compared
-    row = against(problem, rows, "ResiDual heads {0}", "random axes")
-    want = found["ResiDual heads {0}"]["top1"] - found["random axes"]["top1"]
+    row = against(problem, rows, "heads-0", "random")
+    want = found["heads-0"]["top1"] - found["random"]["top1"]
     assert row["gain"] == pytest.approx(want)
     assert row["low"] <= row["gain"] <= row["high"]
     with pytest.raises(InputError, match="no method 'luck'"):
@@ -158,36 +169,64 @@ def test_test_labels_do_not_change_what_is_fitted(problem):
     scrambled[split.test] = scrambled[split.test].roll(1, 1)
     other = make_problem(judge=Judge(problem.judge.texts, scrambled, problem.judge.scale))
     for method in (
-        Residual("head"),
-        baselines.linear_probe("latent"),
-        baselines.ridge_to_texts,
-        baselines.whitening,
-        baselines.all_but_the_top,
-        baselines.output_gains,
+        ResiDual("head"),
+        LinearProbe("latent"),
+        Ridge(),
+        Whitening(),
+        AllButTheTop(),
+        OutputGains(),
     ):
-        one = method(problem, split, 0).scores
-        assert np.array_equal(one, method(other, split, 0).scores)
+        one = method.fit(problem, split).scores
+        assert np.array_equal(one, method.fit(other, split).scores)
 
 
 def test_every_method_of_the_table_runs_or_says_why(problem):
     folds = folds_of(problem.clips, 3)
-    methods = direct_methods(make_problem(ensemble=problem.judge.texts.numpy()))
-    rows = compare(make_problem(ensemble=problem.judge.texts.numpy()), folds, methods)
-    assert {row.method.name for row in rows if row.failed} == set()
-    for row in table(problem, folds, rows):
+    rich = make_problem(ensemble=problem.judge.texts.numpy())
+    found = compare(rich, folds, offered(rich))
+    assert {outcome.entry.key for outcome in found if outcome.failed} == set()
+    for row in verdicts(problem, folds, found):
         assert 0 <= row["top1"] <= 1
 
 
 def test_a_method_that_fails_becomes_a_row_with_its_reason(problem):
-    def fails(problem, split, seed):
-        raise InputError("no such luck")
+    class Fails(FromStore):
+        def fit(self, problem, split):
+            raise InputError("no such luck")
 
     folds = folds_of(problem.clips, 3)
-    methods = [Method(REFERENCE, "reference", zero_shot), Method("luck", "rule", fails)]
-    found = table(problem, folds, compare(problem, folds, methods))
+    reference = Entry(REFERENCE, "zero-shot", "reference", ZeroShot())
+    entries = [reference, Entry("luck", "luck", "rule", Fails())]
+    found = verdicts(problem, folds, compare(problem, folds, entries))
     assert "no such luck" in found[1]["failed"]
     with pytest.raises(InputError, match="zero-shot"):
-        table(problem, folds, compare(problem, folds, methods[1:]))
+        verdicts(problem, folds, compare(problem, folds, entries[1:]))
+
+
+def test_methods_are_found_by_their_keys_alone(problem):
+    there = offered(problem)
+    assert len({entry.key for entry in ENTRIES}) == len({e.label for e in ENTRIES}) == len(ENTRIES)
+    assert [e.key for e in find_entries(["heads-0"], there)] == [REFERENCE, "heads-0"]
+    rules = find_entries(["rule-*"], there)[1:]
+    assert rules
+    assert all(isinstance(entry.method, Rule) for entry in rules)
+    with pytest.raises(InputError, match="no method 'ResiDual heads'"):
+        find_entries(["ResiDual heads"], there)
+    for key in ("lora", "heads-3", "prompt-ensemble"):
+        with pytest.raises(InputError, match="not here"):
+            find_entries([key], there)
+    assert main_key(problem) == "heads-0"  # an encoder of one stage
+
+
+def test_a_method_that_runs_the_encoder_says_what_it_lacks(problem):
+    split = next(splits_of(problem, folds_of(problem.clips, 3)))
+    with pytest.raises(InputError, match="--network"):
+        ResiDual(path="network").fit(problem, split)
+
+
+def test_a_tie_is_a_failure():
+    scores = np.array([[1.0, 1.0], [2.0, 1.0], [0.0, 1.0]])
+    assert first(scores, np.zeros(3, int)).tolist() == [0, 1, 0]
 
 
 def test_official_folds_are_used_where_there_are_several(problem):
@@ -207,23 +246,22 @@ def test_a_class_missing_from_training_is_named(problem):
     folds = folds_of(clips, 3)
     with pytest.raises(InputError, match="no clip of class 'c3'"):
         list(splits_of(lone, folds))
-    assert len(list(splits_of(lone, folds, allow_missing=True))) == 3
+    assert len(list(splits_of(lone, folds, Division(allow_missing=True)))) == 3
 
 
 def test_few_shot_takes_so_many_clips_of_every_class(problem):
     for shots in (1, 8):
-        for split in splits_of(problem, folds_of(problem.clips, 3), shots=shots):
+        for split in splits_of(problem, folds_of(problem.clips, 3), Division(shots=shots)):
             assert np.bincount(problem.codes[split.train]).tolist() == [shots] * CLASSES
             assert (len(split.held_out) > 0) == (shots >= 4)
-    found = Residual("head")(
-        problem, next(splits_of(problem, folds_of(problem.clips, 3), shots=2)), 0
-    )
+    split = next(splits_of(problem, folds_of(problem.clips, 3), Division(shots=2)))
+    found = ResiDual("head").fit(problem, split)
     assert found.notes["epochs"] > 0
 
 
 def test_gains_fitted_here_are_judged_elsewhere(problem):
     split = next(splits_of(problem, folds_of(problem.clips, 3)))
-    gains = Residual("head")(problem, split, 0).gains
+    gains = ResiDual("head").fit(problem, split).gains
     row = transfer(make_problem(seed=5), gains)
     assert row["top1_after"] - row["top1_before"] == pytest.approx(row["gain"])
     stranger = make_problem(about={"model": {"name": "other", "sha256": "b" * 64}})
@@ -232,7 +270,7 @@ def test_gains_fitted_here_are_judged_elsewhere(problem):
 
 
 def test_retention_keeps_everything_at_full_width(problem):
-    rows = retention_direct(problem, folds_of(problem.clips, 3), [1, 6], [[0]])
+    rows = retention_direct(problem, folds_of(problem.clips, 3), RetentionGrid((1, 6), ((0,),)))
     full = rows[-1]
     assert full["k"] == 6
     assert full["loss"] == 0
@@ -242,7 +280,7 @@ def test_retention_keeps_everything_at_full_width(problem):
 
 def test_what_moved_is_described(problem):
     split = next(splits_of(problem, folds_of(problem.clips, 3)))
-    gains = Residual("head")(problem, split, 0).gains
+    gains = ResiDual("head").fit(problem, split).gains
     texts = [f"text {i}" for i in range(D)]
     rows = moved_components(problem, gains, texts, Source().axes, top=5)
     assert len(rows) == 5
@@ -256,13 +294,13 @@ def test_a_store_without_the_direct_path_says_so():
     bare = make_problem(contributions=None)
     split = next(splits_of(bare, folds_of(bare.clips, 3)))
     with pytest.raises(InputError, match="--capture"):
-        Residual("head")(bare, split, 0)
-    assert not any(m.kind == "residual" for m in direct_methods(bare))
+        ResiDual("head").fit(bare, split)
+    assert not any(entry.kind == "residual" for entry in offered(bare))
 
 
 def test_coarse_has_one_gain_a_head_and_one_a_mean(problem):
     split = next(splits_of(problem, folds_of(problem.clips, 3)))
-    found = Residual("head", components=Components(coarse=True))(problem, split, 0)
+    found = ResiDual("head", components=Components(coarse=True)).fit(problem, split)
     assert found.n_parameters == 6
 
 
@@ -271,7 +309,7 @@ def test_logistic_regression_equals_sklearn():
 
     rng = np.random.default_rng(0)
     x, codes = rng.normal(size=(60, 5)), np.arange(60) % 3
-    weights = baselines.logistic(x, codes, 3, pull=0.1)
+    weights = logistic(x, codes, 3, pull=0.1)
     other = LogisticRegression(C=1 / (0.1 * 60), tol=1e-8, max_iter=1000).fit(x, codes)
     np.testing.assert_allclose(weights[:-1].T, other.coef_, atol=1e-4)
 
@@ -282,13 +320,13 @@ def test_names_of_stage_sets():
 
 def test_sweep_is_nested_and_resumes(problem, tmp_path):
     pytest.importorskip("optuna")
-    from residual_audio.adaptation.sweep import sweep
+    from residual_audio.adaptation.search import sweep
 
-    folds = folds_of(problem.clips, 3)
+    folds, how = folds_of(problem.clips, 3), Division(only=("1",))
     path = tmp_path / "s" / "sweep.db"
-    trials, outer = sweep(problem, folds, path, n_trials=2, only=["1"])
-    assert len(trials) == 2
-    again, same = sweep(problem, folds, path, n_trials=3, only=["1"])
-    assert [t["trial"] for t in again] == [0, 1, 2]
-    assert again[:2] == trials
-    assert outer[0]["n_test"] == same[0]["n_test"] == len(folds.test(0))
+    once = sweep(problem, folds, path, n_trials=2, how=how)
+    assert len(once.trials) == 2
+    again = sweep(problem, folds, path, n_trials=3, how=how)
+    assert [t["trial"] for t in again.trials] == [0, 1, 2]
+    assert again.trials[:2] == once.trials
+    assert once.folds[0]["n_test"] == again.folds[0]["n_test"] == len(folds.test(0))

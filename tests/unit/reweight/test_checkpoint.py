@@ -16,7 +16,7 @@ from residual_audio.errors import InputError, ModelError
 from residual_audio.metrics.spectra import fit_spectrum
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.registry import load_model
-from residual_audio.reweight.checkpoint import export_folded
+from residual_audio.reweight.checkpoint import export_folded, record_path
 from residual_audio.reweight.network import NetworkGains
 from residual_audio.types import Gains
 
@@ -63,7 +63,7 @@ def test_transformers_opens_the_export_and_gives_our_embeddings(folder, model, t
     before, want = embed_audio(model, waves()), edited(model, gains)
     assert np.abs(before - want).max() > 1e-3
     record = export_folded(model, [gains], "hf", tmp_path / "out")
-    assert record["difference"] < 1e-5
+    assert record.difference < 1e-5
     theirs = ClapModel.from_pretrained(tmp_path / "out").eval()
     extractor = ClapFeatureExtractor.from_pretrained(tmp_path / "out")
     features = extractor(waves(), sampling_rate=48_000, return_tensors="pt")["input_features"]
@@ -113,3 +113,14 @@ def test_gains_of_another_model_or_path_are_not_folded(model, tmp_path):
     with pytest.raises(InputError, match="direct path"):
         export_folded(model, [direct], "native", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("to", "out"), [("hf", "out"), ("laion", "adapted.pt")])
+def test_foreign_layouts_say_what_was_folded_in(model, tmp_path, to, out):
+    gains = make_gains(model, fitted_on={"dataset": {"name": "esc50"}})
+    export_folded(model, [gains], to, tmp_path / out, amount=0.5)
+    record = json.loads(record_path(tmp_path / out).read_text())
+    assert record["folded"]["amount"] == 0.5
+    assert record["folded"]["gains"][0]["dataset"] == {"name": "esc50"}
+    assert record["folded"]["gains"][0]["n"] > 0
+    assert record["from"]["sha256"] == model.sha256

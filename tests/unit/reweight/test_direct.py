@@ -12,8 +12,16 @@ from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
 from residual_audio.metrics.spectra import fit_spectrum
-from residual_audio.reweight.fit import FitSettings, fit, fit_and_refit
-from residual_audio.reweight.gains import coarse
+from residual_audio.reweight.axes import (
+    Components,
+    chosen_units,
+    contribution_of,
+    direct_spectra,
+    kept_parts,
+    turn,
+)
+from residual_audio.reweight.descent import FitSettings, fit
+from residual_audio.reweight.gains import affine_of, coarse
 from residual_audio.reweight.objectives import (
     answer_entropy,
     contrastive,
@@ -23,16 +31,9 @@ from residual_audio.reweight.objectives import (
     parse_objective,
     spread,
 )
-from residual_audio.reweight.spectra import (
-    Components,
-    choose,
-    contribution_of,
-    direct_spectra,
-    turn,
-    unit_names,
-)
+from residual_audio.reweight.solver import Search, solve
 from residual_audio.reweight.terms import apply_direct, direct_terms
-from residual_audio.types import Gains, Head
+from residual_audio.types import Gains, Head, Spectrum, parse_unit, parse_units
 
 N, D, CLASSES = 60, 12, 4
 
@@ -58,12 +59,16 @@ def judge() -> Judge:
     return Judge.for_labels([classes[i] for i in LABELS], classes, texts, scale=10.0)
 
 
+def spectra_of(parts: Contributions, names: list[str], *rows) -> dict[str, Spectrum]:
+    return direct_spectra(parts, parse_units(names, parts.sites), *rows)
+
+
 ALL = ["s0.b0.h0", "s0.b0.h1", "s1.b0.h0", "s1.b0.h1"]
 
 
 @pytest.mark.parametrize("unit", ALL)
 def test_spectra_by_algebra_equal_those_of_the_contributions(parts, unit):
-    found = direct_spectra(parts, [unit])[unit]
+    found = spectra_of(parts, [unit])[unit]
     want = fit_spectrum(parts.head(Head.parse(unit)).astype(np.float64))
     k = len(found.eigenvalues)
     np.testing.assert_allclose(found.eigenvalues, want.eigenvalues[:k], rtol=1e-5, atol=1e-6)
@@ -77,7 +82,7 @@ def test_spectra_by_algebra_equal_those_of_the_contributions(parts, unit):
 @pytest.mark.parametrize("units", [ALL, ["s0.b0.attention", "s1.b0.mlp"], ["s0", "s1"], ["output"]])
 @pytest.mark.parametrize("rough", [False, True])
 def test_gains_of_one_change_no_bit(parts, units, rough):
-    spectra = direct_spectra(parts, units)
+    spectra = spectra_of(parts, units)
     if rough:
         spectra = {u: coarse(s) for u, s in spectra.items()}
     terms = direct_terms(parts, spectra)
@@ -91,23 +96,22 @@ def test_gains_of_one_change_no_bit(parts, units, rough):
 
 @pytest.mark.parametrize(("keep_mean", "mean_gains"), [(True, False), (True, True), (False, False)])
 def test_latent_equals_gains_on_explicit_contributions(parts, keep_mean, mean_gains):
-    spectra = choose(direct_spectra(parts, ALL), Components(k=2))
-    spectra["s1.b0.mlp"] = coarse(direct_spectra(parts, ["s1.b0.mlp"])["s1.b0.mlp"])
+    spectra = kept_parts(spectra_of(parts, ALL), Components(k=2))
+    spectra["s1.b0.mlp"] = coarse(spectra_of(parts, ["s1.b0.mlp"])["s1.b0.mlp"])
     terms = direct_terms(parts, spectra, keep_mean=keep_mean, mean_gains=mean_gains)
     values = torch.rand(terms.n_gains, generator=torch.Generator().manual_seed(0)) * 2
     gains = terms.gains(values)
-    from residual_audio.reweight.gains import apply
-
     want = parts.latent.astype(np.float64)
     for unit in spectra:
-        own = contribution_of(parts, unit).astype(np.float64)
-        want = want - own + apply(gains, unit, own)
+        own = contribution_of(parts, parse_unit(unit, parts.sites)).astype(np.float64)
+        a, c = affine_of(gains, unit)
+        want = want - own + own @ a + c
     np.testing.assert_allclose(terms.latent(values).numpy(), want, atol=2e-5)
     np.testing.assert_allclose(apply_direct(parts, gains), want, atol=2e-5)
 
 
 def test_zero_gains_of_everything_leave_the_means(parts):
-    spectra = direct_spectra(parts, ALL)
+    spectra = spectra_of(parts, ALL)
     terms = direct_terms(parts, spectra)
     left = terms.latent(torch.zeros(terms.n_gains)).numpy()
     want = parts.latent - sum(
@@ -117,7 +121,7 @@ def test_zero_gains_of_everything_leave_the_means(parts):
 
 
 def test_fitting_lowers_the_loss_and_touches_only_gains(parts, head, judge):
-    terms = direct_terms(parts, direct_spectra(parts, ALL))
+    terms = direct_terms(parts, spectra_of(parts, ALL))
     value = torch.ones(terms.n_gains, requires_grad=True)
     loss = cross_entropy(judge)
     before = [p.clone() for p in head.parameters()]
@@ -132,7 +136,7 @@ def test_fitting_lowers_the_loss_and_touches_only_gains(parts, head, judge):
 
 
 def test_the_same_seed_gives_the_same_gains(parts, head, judge):
-    terms = direct_terms(parts, direct_spectra(parts, ALL))
+    terms = direct_terms(parts, spectra_of(parts, ALL))
     found = []
     for _ in range(2):
         value = torch.ones(terms.n_gains, requires_grad=True)
@@ -150,29 +154,58 @@ def test_the_same_seed_gives_the_same_gains(parts, head, judge):
 
 def test_stopping_keeps_the_start_when_nothing_helps(parts, head, judge):
     """A held-out loss that falls only when the training loss rises: no epoch may be kept."""
-    terms = direct_terms(parts, direct_spectra(parts, ALL))
+    terms = direct_terms(parts, spectra_of(parts, ALL))
     value = torch.ones(terms.n_gains, requires_grad=True)
     loss = cross_entropy(judge)
 
     def adverse(joint, clips):
         return -loss(joint, clips) if len(clips) == N else loss(joint, clips)
 
-    history = fit_and_refit(
+    settings = FitSettings(epochs=4, patience=2, batch_size=16)
+    chosen = solve(
         lambda rows: head(terms.latent(value, rows)),
         [value],
         adverse,
         np.arange(N),
         np.arange(N),
-        FitSettings(epochs=4, patience=2, batch_size=16),
+        Search((settings,)),
     )
-    assert history.best_epoch == 0
-    assert not history.refitted
-    assert len(history.held_out_loss) == 3  # the start and two epochs of patience
+    assert chosen.epochs == 0
     assert torch.equal(value.detach(), torch.ones(terms.n_gains))
 
 
+def test_the_chosen_epochs_are_run_again_from_the_start_on_all_clips(parts, head, judge):
+    terms = direct_terms(parts, spectra_of(parts, ALL))
+    loss = cross_entropy(judge)
+    settings = FitSettings(epochs=6, batch_size=16)
+    found = torch.ones(terms.n_gains, requires_grad=True)
+    search = Search((settings, FitSettings(epochs=6, batch_size=16, learning_rate=30.0)))
+    train, held = (np.flatnonzero((np.arange(N) % 3 == 0) == part) for part in (False, True))
+    chosen = solve(lambda r: head(terms.latent(found, r)), [found], loss, train, held, search)
+    assert chosen.epochs > 0
+    want = torch.ones(terms.n_gains, requires_grad=True)
+    again = lambda r: head(terms.latent(want, r))  # noqa: E731
+    fit(again, [want], loss, np.arange(N), None, chosen.settings, epochs=chosen.epochs)
+    assert torch.equal(found, want)
+
+
+def test_without_held_out_clips_a_fixed_number_of_epochs_is_run(parts, head, judge):
+    terms = direct_terms(parts, spectra_of(parts, ALL))
+    value = torch.ones(terms.n_gains, requires_grad=True)
+    chosen = solve(
+        lambda r: head(terms.latent(value, r)),
+        [value],
+        cross_entropy(judge),
+        np.arange(N),
+        np.arange(0),
+        Search((FitSettings(l2=0.3),), few_shot_epochs=3, few_shot_rate=0.01),
+    )
+    assert chosen.notes == {"epochs": 3, "l2": 0.3}
+    assert chosen.settings.learning_rate == 0.01
+
+
 def test_l1_leaves_most_gains_exactly_at_one(parts, head, judge):
-    terms = direct_terms(parts, direct_spectra(parts, ALL))
+    terms = direct_terms(parts, spectra_of(parts, ALL))
     counts = []
     for l1 in (0.0, 0.5):
         value = torch.ones(terms.n_gains, requires_grad=True)
@@ -190,7 +223,7 @@ def test_l1_leaves_most_gains_exactly_at_one(parts, head, judge):
 
 
 def test_l2_pulls_towards_one_and_non_negative_holds(parts, head, judge):
-    terms = direct_terms(parts, direct_spectra(parts, ALL))
+    terms = direct_terms(parts, spectra_of(parts, ALL))
     spread_of = []
     for l2, sign in ((0.0, False), (5.0, False), (0.0, True)):
         value = torch.ones(terms.n_gains, requires_grad=True)
@@ -209,7 +242,7 @@ def test_l2_pulls_towards_one_and_non_negative_holds(parts, head, judge):
 
 
 def test_a_loss_that_is_not_a_number_is_reported(parts, head, judge):
-    terms = direct_terms(parts, direct_spectra(parts, ALL))
+    terms = direct_terms(parts, spectra_of(parts, ALL))
     value = torch.full((terms.n_gains,), float("nan"), requires_grad=True)
     with pytest.raises(InputError, match="learning rate"):
         fit(
@@ -237,18 +270,18 @@ def test_components():
         with pytest.raises(InputError, match="components"):
             Components.parse(text)
     with pytest.raises(InputError, match="constant"):
-        choose({"s0": fit_spectrum(np.ones((5, 3)))}, Components())
+        kept_parts({"s0": fit_spectrum(np.ones((5, 3)))}, Components())
 
 
 def test_fewer_clips_than_components_keep_what_is_defined(parts):
-    few = direct_spectra(parts, ["s0.b0.h0"], np.arange(5))["s0.b0.h0"]
+    few = spectra_of(parts, ["s0.b0.h0"], np.arange(5))["s0.b0.h0"]
     assert len(Components().of(few).basis) == 4
     with pytest.raises(InputError, match="at least 2"):
-        direct_spectra(parts, ["s0.b0.h0"], np.arange(1))
+        spectra_of(parts, ["s0.b0.h0"], np.arange(1))
 
 
 def test_control_axes(parts):
-    spectra = choose(direct_spectra(parts, ALL), Components(k=3))
+    spectra = kept_parts(spectra_of(parts, ALL), Components(k=3))
     for axes in ("rotated", "random"):
         turned = turn(spectra, axes, seed=1)
         for unit, spectrum in turned.items():
@@ -262,15 +295,24 @@ def test_control_axes(parts):
                 assert spectrum.eigenvalues.sum() == pytest.approx(spectra[unit].eigenvalues.sum())
 
 
-def test_unit_names(parts):
-    assert unit_names(parts.sites, "head", [1]) == ["s1.b0.h0", "s1.b0.h1"]
-    assert unit_names(parts.sites, "stage") == ["s0", "s1"]
-    assert unit_names(parts.sites, "mlp", [0]) == ["s0.b0.mlp"]
-    assert unit_names(parts.sites, "output") == ["output"]
+@pytest.mark.parametrize(
+    ("level", "stages", "names"),
+    [
+        ("head", [1], ["s1.b0.h0", "s1.b0.h1"]),
+        ("stage", None, ["s0", "s1"]),
+        ("mlp", [0], ["s0.b0.mlp"]),
+        ("output", [0], ["output"]),
+    ],
+)
+def test_units_of_some_stages(parts, level, stages, names):
+    assert [str(unit) for unit in chosen_units(parts.sites, level, stages)] == names
+
+
+def test_units_that_are_not_there_are_refused(parts):
     with pytest.raises(InputError, match="no stage 7"):
-        unit_names(parts.sites, "head", [7])
+        chosen_units(parts.sites, "head", [7])
     with pytest.raises(InputError, match="'layer'"):
-        unit_names(parts.sites, "layer")
+        chosen_units(parts.sites, "layer")
 
 
 def test_spectra_of_another_space_are_refused(parts):
@@ -293,11 +335,11 @@ def test_objectives_by_hand():
     assert float(answer_entropy(judge)(joint, clips)) == pytest.approx(entropy - np.log(2))
     assert float(modality_gap(judge)(joint, clips)) == pytest.approx(0, abs=1e-12)
     assert float(spread()(joint, clips)) == pytest.approx(-4.0)
-    both = objective({"cross-entropy": 1.0, "spread": 0.5}, judge)
+    both = objective("cross-entropy,spread:0.5", judge)
     assert float(both(joint, clips)) == pytest.approx(want - 2.0)
     assert parse_objective("entropy:1,gap:0.5") == {"entropy": 1.0, "gap": 0.5}
     with pytest.raises(InputError, match="'luck'"):
-        objective({"luck": 1.0}, judge)
+        objective("gap:0.5,luck", judge)
     with pytest.raises(InputError, match="not a number"):
         parse_objective("gap:much")
 

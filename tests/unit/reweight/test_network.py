@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,17 +21,19 @@ from residual_audio.metrics.spectra import fit_spectrum
 from residual_audio.models.encoder import Encoded
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import MLP
+from residual_audio.models.vit import ViT, ViTConfig
+from residual_audio.reweight.axes import chosen_units, direct_spectra, network_spectra
 from residual_audio.reweight.cached import Entrances, embed_from_features
-from residual_audio.reweight.fit import FitSettings, fit
+from residual_audio.reweight.descent import FitSettings, fit
 from residual_audio.reweight.gains import identity_gains
-from residual_audio.reweight.lora import LowRank, WholeEncoder, rank_within
+from residual_audio.reweight.lora import LowRank, rank_within
 from residual_audio.reweight.network import NetworkGains
 from residual_audio.reweight.objectives import cross_entropy
 from residual_audio.reweight.prune import prune_heads
 from residual_audio.reweight.rules import STRATEGIES, Ground, fisher_weighted, text_aligned
-from residual_audio.reweight.spectra import direct_spectra, network_spectra, unit_names
 from residual_audio.reweight.terms import direct_terms
-from residual_audio.types import parse_unit, units_of
+from residual_audio.reweight.tuning import TunedWeights
+from residual_audio.types import UnitLike, parse_unit, parse_units, units_of
 
 N = 8
 
@@ -80,8 +83,9 @@ def batches(features: Tensor) -> list[tuple[Tensor, Tensor]]:
     return list(zip(torch.arange(N).split(3), features.split(3), strict=True))
 
 
-def head_gains(model: TinyModel, units: list[str]) -> NetworkGains:
+def head_gains(model: TinyModel, names: Sequence[UnitLike]) -> NetworkGains:
     rng = np.random.default_rng(0)
+    units = parse_units(names, model.encoder.sites)
     vectors = {u: rng.normal(size=(20, 8)) for u in units}
     spectra = network_spectra(vectors.__getitem__, units, slice(None))
     return NetworkGains(identity_gains(spectra), model.encoder.sites)
@@ -89,7 +93,7 @@ def head_gains(model: TinyModel, units: list[str]) -> NetworkGains:
 
 @pytest.mark.parametrize("stages", [[3], [2, 3], [0]])
 def test_cached_states_give_the_embeddings_of_full_passes(model, features, stages):
-    gains = head_gains(model, unit_names(model.encoder.sites, "head", stages))
+    gains = head_gains(model, chosen_units(model.encoder.sites, "head", stages))
     with torch.no_grad():
         for value in gains.values:
             value.uniform_(0.5, 1.5)
@@ -104,7 +108,7 @@ def test_cached_states_give_the_embeddings_of_full_passes(model, features, stage
 def test_training_cached_equals_training_uncached(model, features, judge):
     found = []
     for cached in (True, False):
-        gains = head_gains(model, unit_names(model.encoder.sites, "head", [3]))
+        gains = head_gains(model, chosen_units(model.encoder.sites, "head", [3]))
         if cached:
             embed = Entrances.record(model, batches(features), N, 6).embed(model, gains)
         else:
@@ -180,7 +184,7 @@ def test_rank_within_a_budget(model):
 
 def test_fine_tuning_is_undone(model, features, judge):
     before = model.joint(model.encoder.encode(features))
-    whole = WholeEncoder(model.encoder)
+    whole = TunedWeights(model.encoder)
     embed = embed_from_features(model, whole, lambda clips: features[clips])
     fit(
         embed,
@@ -208,17 +212,19 @@ def test_contributions_of_a_real_encoder_sum_to_its_latent(model, captured):
 
 def test_direct_terms_of_a_real_encoder(model, captured):
     parts = Contributions(captured)
-    terms = direct_terms(parts, direct_spectra(parts, unit_names(parts.sites, "head")))
+    terms = direct_terms(parts, direct_spectra(parts, units_of(parts.sites, "head")))
     assert torch.equal(terms.latent(torch.ones(terms.n_gains)), torch.from_numpy(parts.latent))
 
 
 def ground(model: TinyModel, k: int = 8) -> Ground:
     rng = np.random.default_rng(0)
-    units = unit_names(model.encoder.sites, "head")
+    units = units_of(model.encoder.sites, "head")
     vectors = {u: rng.normal(size=(40, 8)) * np.geomspace(4, 0.1, 8) for u in units}
     spectra = network_spectra(vectors.__getitem__, units, slice(None))
     codes = np.arange(40) % 4
-    coordinates = {u: (vectors[u] - s.mean) @ s.basis.T for u, s in spectra.items()}
+    coordinates = {
+        str(u): (own - spectra[str(u)].mean) @ spectra[str(u)].basis.T for u, own in vectors.items()
+    }
     for value in coordinates.values():
         value[:, 2] = codes + 0.01 * rng.normal(size=40)  # component 2 knows the class
     return Ground(
@@ -292,5 +298,28 @@ def test_a_pruned_encoder_equals_the_removal_of_its_heads(model, features, mode)
     assert count < sum(p.numel() for p in model.encoder.parameters())
     with pytest.raises(InputError, match=r"all heads of s0\.b0\.attention"):
         prune_heads(model.encoder, ["s0.b0.h0"])
-    with pytest.raises(InputError, match=r"no head 's9\.b0\.h0'"):
+    with pytest.raises(InputError, match=r"'s9\.b0\.h0' is no unit"):
         prune_heads(model.encoder, ["s9.b0.h0"])
+    with pytest.raises(InputError, match="is no head"):
+        prune_heads(model.encoder, ["s3.b0.mlp"])
+
+
+@pytest.mark.parametrize("mode", ["zero", "mean"])
+def test_a_plain_stack_of_blocks_is_pruned_too(mode):
+    torch.manual_seed(0)
+    config = ViTConfig(
+        width=16, depth=3, n_heads=4, hidden=32, n_mels=32, n_frames=32, norm_eps=1e-6
+    )
+    encoder = ViT(config).eval().requires_grad_(False)
+    features = torch.randn(N, 32, 32, generator=torch.Generator().manual_seed(1))
+    plain = TinyModel(encoder, MLP(16, 16, 12))
+    means = reference_means(plain, batches(features))
+    gone = ["s0.b0.h1", "s0.b2.h0", "s0.b2.h3"]
+    edit = remove(
+        parse_unit("+".join(gone), encoder.sites), encoder.sites, Replacement(mode, means)
+    )
+    with torch.no_grad():
+        want = encoder.encode(features, edit=edit)
+        small = prune_heads(encoder, gone, means.raw if mode == "mean" else None)
+        found = small.encode(features)
+    torch.testing.assert_close(found.latent, want.latent, atol=2e-5, rtol=1e-4)

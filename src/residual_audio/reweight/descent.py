@@ -1,4 +1,4 @@
-"""Fitting λ (or any small set of parameters) by gradient, with stopping chosen on held-out clips.
+"""Fitting λ (or any small set of parameters) by gradient descent, stopped by held-out clips.
 
 The loop knows neither path: it is given a function from clip numbers to joint embeddings.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,8 +16,8 @@ from torch import Tensor
 from residual_audio.errors import InputError
 from residual_audio.reweight.objectives import Objective
 
-Rows = Tensor | slice
-Embed = Callable[[Any], Tensor]
+ClipNumbers = Tensor | slice
+Embed = Callable[[ClipNumbers], Tensor]
 """Clip numbers (a tensor, or a slice where they are a run) → joint embeddings [clip, d]."""
 
 
@@ -50,7 +49,6 @@ class History:
     best_epoch: int = 0
     """Epochs that gave the kept parameters; 0 means that nothing beat the start."""
     seconds: float = 0.0
-    refitted: bool = field(default=False)
 
 
 def fit(
@@ -113,27 +111,6 @@ def fit(
     return History(tuple(train_losses), tuple(held_losses), best_epoch, time.perf_counter() - start)
 
 
-def fit_and_refit(
-    embed: Embed,
-    parameters: Sequence[Tensor],
-    objective: Objective,
-    train: np.ndarray,
-    held_out: np.ndarray,
-    settings: FitSettings,
-) -> History:
-    """Choose the number of epochs on held-out clips, then fit again on all of them for as many."""
-    first = [p.detach().clone() for p in parameters]
-    chosen = fit(embed, parameters, objective, train, held_out, settings)
-    with torch.no_grad():
-        for parameter, value in zip(parameters, first, strict=True):
-            parameter.copy_(value)
-    if chosen.best_epoch == 0:
-        return chosen
-    both = np.concatenate([train, held_out])
-    again = fit(embed, parameters, objective, both, None, settings, epochs=chosen.best_epoch)
-    return replace(chosen, seconds=chosen.seconds + again.seconds, refitted=True)
-
-
 def _batches(rows: Tensor, size: int | None, generator: torch.Generator) -> Sequence[Tensor]:
     """All rows as they are, or shuffled and cut; a lone last clip waits for the next epoch."""
     if size is None or size >= len(rows):
@@ -142,7 +119,7 @@ def _batches(rows: Tensor, size: int | None, generator: torch.Generator) -> Sequ
     return [batch for batch in order.split(size) if len(batch) > 1]
 
 
-def as_run(rows: Tensor) -> Rows:
+def as_run(rows: Tensor) -> ClipNumbers:
     """Consecutive clip numbers as a slice, so that taking them copies nothing."""
     first = int(rows[0])
     if bool((rows == torch.arange(first, first + len(rows))).all()):

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
-from residual_audio.metrics.moments import Moments
-from residual_audio.metrics.spectra import fit_spectrum, pca_dimension, spectrum_of_moments
-from residual_audio.reweight.gains import coarse, unit_kind
-from residual_audio.types import FloatArray, Head, Site, Spectrum, parse_unit
+from residual_audio.metrics.spectra import fit_spectrum, pca_dimension
+from residual_audio.reweight.gains import coarse
+from residual_audio.types import FloatArray, Site, Spectrum, Unit, units_of
 
+Index = npt.NDArray[np.integer] | slice
 Axes = Literal["pca", "rotated", "random"]
 """`rotated`: the same subspace, axes turned at random; `random`: random directions of the space."""
 
@@ -76,7 +77,10 @@ class Components:
         )
 
 
-def choose(spectra: Mapping[str, Spectrum], components: Components) -> dict[str, Spectrum]:
+ALL = Components()
+
+
+def kept_parts(spectra: Mapping[str, Spectrum], components: Components) -> dict[str, Spectrum]:
     """The kept part of every spectrum; a constant unit has nothing to weigh and is left out."""
     kept = {unit: components.of(spectrum) for unit, spectrum in spectra.items()}
     kept = {unit: s for unit, s in kept.items() if components.coarse or len(s.basis)}
@@ -85,49 +89,48 @@ def choose(spectra: Mapping[str, Spectrum], components: Components) -> dict[str,
     return kept
 
 
-def unit_names(sites: Sequence[Site], level: str, stages: Iterable[int] | None = None) -> list[str]:
-    """Names of every `head`, `attention`, `mlp`, `stage` or `output` unit of these stages."""
+def chosen_units(
+    sites: Sequence[Site], level: str, stages: Iterable[int] | None = None
+) -> tuple[Unit, ...]:
+    """Every `head`, `attention`, `mlp`, `stage` or `output` unit of these stages, in order."""
     wanted = None if stages is None else set(stages)
     known = {site.stage for site in sites}
     if wanted is not None and not wanted <= known:
         raise InputError(f"there is no stage {min(wanted - known)}: stages are {sorted(known)}")
-    inside = [site for site in sites if wanted is None or site.stage in wanted]
-    if level == "head":
-        return [str(head) for site in inside for head in site.heads]
-    if level in ("attention", "mlp"):
-        return [str(site) for site in inside if site.kind == level]
-    if level == "stage":
-        return list(dict.fromkeys(f"s{site.stage}" for site in inside))
-    if level == "output":
-        return ["output"]
-    raise InputError(f"'{level}' is no kind of unit: use head, attention, mlp, stage or output")
+    everywhere = units_of(sites, level)
+    if wanted is None or level == "output":
+        return everywhere
+    return tuple(unit for unit in everywhere if unit.stage in wanted)
 
 
 def direct_spectra(
-    contributions: Contributions, units: Sequence[str], rows: FloatArray | slice = slice(None)
+    contributions: Contributions, units: Sequence[Unit], rows: Index = slice(None)
 ) -> dict[str, Spectrum]:
-    """Centred PCA of each unit's contribution to the latent over the clips `rows`."""
+    """Centred PCA of each unit's contribution to the latent over the clips `rows`, by name."""
     found = {}
     for unit in units:
-        if unit_kind(unit) == "head":
-            head = Head.parse(unit)
-            found[unit] = _projected(contributions.pools(head)[rows], contributions.operator(head))
+        if unit.kind == "head":
+            (head,) = unit.heads
+            spectrum = _projected(contributions.pools(head)[rows], contributions.operator(head))
         else:
-            found[unit] = fit_spectrum(contribution_of(contributions, unit)[rows])
+            spectrum = fit_spectrum(contribution_of(contributions, unit)[rows])
+        found[unit.name] = spectrum
     return found
 
 
-def contribution_of(contributions: Contributions, unit: str) -> FloatArray:
+def contribution_of(contributions: Contributions, unit: Unit) -> FloatArray:
     """[clip, D]: of a head, MLP, block attention, of all attention of a stage, or the latent."""
-    kind = unit_kind(unit)
-    if kind == "output":
+    if unit.kind == "output":
         return contributions.latent
-    if kind == "stage":
-        sites = [s for s in contributions.sites if f"s{s.stage}" == unit and s.kind == "attention"]
-        if not sites:
-            raise InputError(f"there is no stage '{unit}' in this store")
+    if unit.kind == "stage":
+        sites = attention_of(unit, contributions.sites)
         return np.sum([contributions.site(site) for site in sites], axis=0)
-    return contributions.of(parse_unit(unit, contributions.sites))
+    return contributions.of(unit)
+
+
+def attention_of(unit: Unit, sites: Sequence[Site]) -> list[Site]:
+    """Where the gains of a stage act: at every attention of it, in order of computation."""
+    return [site for site in sites if site in unit.sites and site.kind == "attention"]
 
 
 def _projected(pools: FloatArray, operator: FloatArray) -> Spectrum:
@@ -144,15 +147,21 @@ def _projected(pools: FloatArray, operator: FloatArray) -> Spectrum:
 
 
 def network_spectra(
-    vectors: Callable[[str], FloatArray], units: Sequence[str], rows: FloatArray | slice
+    vectors: Callable[[Unit], FloatArray], units: Sequence[Unit], rows: Index
 ) -> dict[str, Spectrum]:
-    """Spectra of pooled vectors: `vectors(unit)` gives [clip, d] in the space that is edited."""
-    return {unit: fit_spectrum(vectors(unit)[rows]) for unit in units}
+    """Spectra of pooled vectors: `vectors(unit)` gives [clip, d] in the space that is edited.
 
-
-def token_spectra(moments: Mapping[str, Moments]) -> dict[str, Spectrum]:
-    """Spectra over tokens, from streamed moments of each unit."""
-    return {unit: spectrum_of_moments(m) for unit, m in moments.items()}
+    Those of a stage are [block, clip, d]: the blocks share one basis.
+    """
+    found = {}
+    for unit in units:
+        own = vectors(unit)
+        if unit.kind == "stage":
+            own = own[:, rows].reshape(-1, own.shape[-1])
+            found[unit.name] = fit_spectrum(own)
+        else:
+            found[unit.name] = fit_spectrum(own[rows])
+    return found
 
 
 def turn(spectra: Mapping[str, Spectrum], axes: Axes, seed: int = 0) -> dict[str, Spectrum]:

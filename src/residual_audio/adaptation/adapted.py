@@ -1,0 +1,243 @@
+"""What adaptation is worth on a run: tables, a result and gains, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+import numpy as np
+
+from residual_audio import provenance
+from residual_audio.adaptation.comparison import Outcome, compare
+from residual_audio.adaptation.divisions import Division, folds_of, whole_split
+from residual_audio.adaptation.methods.registry import (
+    REFERENCE,
+    Entry,
+    find_entries,
+    main_key,
+    offered,
+)
+from residual_audio.adaptation.methods.residual import ResiDual
+from residual_audio.adaptation.moved import moved_components, moved_units
+from residual_audio.adaptation.problem import Problem, problem_of
+from residual_audio.adaptation.retention import retention_direct, retention_grid, retention_table
+from residual_audio.adaptation.verdicts import Verdict, against, verdicts
+from residual_audio.data.splits import Folds
+from residual_audio.errors import InputError
+from residual_audio.judge.of_store import rows_of
+from residual_audio.passes.kept import Passes
+from residual_audio.progress import SILENT, Progress
+from residual_audio.store import Store
+from residual_audio.table import Table, from_rows
+from residual_audio.types import FloatArray, Gains, Result, Score
+
+WHOLE = "adapted"
+"""The name of a comparison of all methods on all clips."""
+FEW_SHOT = ("coarse", "rotated", "random", "output-gains", "ridge", "linear-probe-*")
+
+
+@dataclass(frozen=True)
+class AdaptSettings:
+    """What to compare, and on which clips."""
+
+    folds: tuple[str, ...] = ()
+    """Only clips of these official folds; none for all clips."""
+    n_folds: int = 5
+    """Grouped folds, where there are no official ones."""
+    seeds: tuple[int, ...] = (0,)
+    shots: tuple[int, ...] = ()
+    """Few-shot curves of the main methods with so many clips a class."""
+    methods: tuple[str, ...] = ()
+    """Keys of methods (`*` stands for anything); none for all that there are."""
+    skip_missing: bool = False
+    """Methods that the store has nothing for are passed over, rather than refused."""
+    retention: bool = True
+    allow_missing: bool = False
+    name: str | None = None
+    """What the tables are named after; None: `adapted`, or a name of its own for a part."""
+
+
+@dataclass
+class Adaptation:
+    """What a comparison leaves behind."""
+
+    name: str
+    tables: list[Table]
+    result: Result
+    gains: dict[str, Gains] = field(default_factory=dict)
+    """Fold → gains of the main method."""
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def gain_files(self) -> dict[str, Gains]:
+        """Names of files for the gains; those of a part do not replace those of the whole."""
+        stem = "direct" if self.name == WHOLE else self.name
+        return {f"{stem}-fold-{fold}": gains for fold, gains in self.gains.items()}
+
+
+def adapt(
+    store: Store,
+    settings: AdaptSettings | None = None,
+    *,
+    ensemble: FloatArray | None = None,
+    passes: Passes | None = None,
+    progress: Progress = SILENT,
+) -> Adaptation:
+    """Compare adaptations on the clips of a store; with `passes`, those that run the encoder too.
+
+    A comparison of some methods or folds goes by another name than that of all of them.
+    """
+    asked = AdaptSettings() if settings is None else settings
+    problem = problem_of(store, rows_of(store, asked.folds), ensemble=ensemble, passes=passes)
+    division = folds_of(problem.clips, asked.n_folds, asked.seeds[0])
+    there = offered(problem)
+    entries = there
+    if asked.methods:
+        entries = find_entries(asked.methods, there, skip_missing=asked.skip_missing)
+    name = asked.name or name_of_part(entries if entries != there else [], asked.folds)
+    how = Division(allow_missing=asked.allow_missing)
+    outcomes = compare(problem, division, entries, seeds=asked.seeds, how=how, progress=progress)
+    found = verdicts(problem, division, outcomes, seed=asked.seeds[0])
+    notes = _notes(problem, division, asked.seeds)
+    tables = [from_rows(WHOLE, found, "Adaptation on grouped folds", notes)]
+    main = next((o for o in outcomes if o.entry.key == main_key(problem) and not o.failed), None)
+    if main is not None:
+        tables += [_against_table(problem, outcomes, main), *_gain_tables(store, problem, main)]
+    if asked.shots:
+        tables.append(few_shot_table(problem, division, outcomes, asked, progress))
+    if asked.retention and problem.contributions is not None:
+        progress.step("components a head")
+        kept = retention_direct(problem, division, retention_grid(problem), asked.seeds[0])
+        tables.append(retention_table("direct", kept))
+    return Adaptation(
+        name,
+        [_renamed(table, name) for table in tables],
+        _result(problem, division, found, asked.seeds, name),
+        {} if main is None else main.gains,
+        outcomes,
+    )
+
+
+def name_of_part(entries: Sequence[Entry], folds: Sequence[str]) -> str:
+    """`adapted` for everything, else `adapted_coarse+ridge_fold-4`; a long name is cut."""
+    keys = [entry.key for entry in entries if entry.key != REFERENCE]
+    parts = (["+".join(keys)] if entries else []) + [f"fold-{fold}" for fold in folds]
+    name = "_".join([WHOLE, *(part or REFERENCE for part in parts)])
+    if len(name) <= 80:
+        return name
+    return f"{name[:70]}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
+
+
+def _renamed(table: Table, name: str) -> Table:
+    """The table of a part under the name of the part."""
+    if name == WHOLE:
+        return table
+    rest = table.name.removeprefix(WHOLE).removeprefix("_")
+    return Table(f"{name}_{rest}" if rest else name, table.columns, table.caption, table.notes)
+
+
+def few_shot_table(
+    problem: Problem,
+    division: Folds,
+    outcomes: Sequence[Outcome],
+    asked: AdaptSettings,
+    progress: Progress = SILENT,
+) -> Table:
+    """The main methods with few training clips a class."""
+    entries = [outcome.entry for outcome in outcomes if not outcome.failed]
+    wanted = find_entries((main_key(problem), *FEW_SHOT), entries, skip_missing=True)
+    out = []
+    for n in asked.shots:
+        try:
+            found = compare(
+                problem,
+                division,
+                wanted,
+                seeds=asked.seeds,
+                how=Division(shots=n),
+                progress=progress,
+            )
+        except InputError as error:
+            raise InputError(f"{n} shots: {error}") from error
+        rows = verdicts(problem, division, found, seed=asked.seeds[0])
+        out += [{"shots": n, **row} for row in rows]
+    return from_rows("adapted_few_shot", out, "Few clips a class")
+
+
+def _against_table(problem: Problem, outcomes: Sequence[Outcome], main: Outcome) -> Table:
+    entries = [o.entry for o in outcomes if not o.failed and o is not main]
+    entries.sort(key=lambda entry: entry.label)
+    pairs = [against(problem, outcomes, main.entry.key, entry.key) for entry in entries]
+    return from_rows("adapted_against", pairs, f"{main.entry.label} against every other method")
+
+
+def _gain_tables(store: Store, problem: Problem, main: Outcome) -> list[Table]:
+    first = next(iter(main.gains.values()))
+    texts, vectors = store.texts()
+    rows = moved_components(problem, first, texts, None if vectors is None else np.asarray(vectors))
+    units = [
+        {"fold": fold, **row} for fold, found in main.gains.items() for row in moved_units(found)
+    ]
+    note = (f"gains of fold {next(iter(main.gains))}",)
+    return [
+        from_rows("gains_components", rows, "Components that moved most", note),
+        from_rows("gains_units", units, "Gains of every unit"),
+    ]
+
+
+def _notes(problem: Problem, division: Folds, seeds: Sequence[int]) -> tuple[str, ...]:
+    return (
+        f"{len(problem)} clips, {len(problem.classes)} classes, {len(set(problem.groups))} groups; "
+        f"folds: {division.source}; seeds {list(seeds)}",
+        "gain: top-1 less zero-shot, paired, 95% interval over groups; "
+        "gap_closed: share of the way from zero-shot to the better linear probe",
+        "adapted methods have seen labelled training clips: they are not zero-shot",
+    )
+
+
+def _result(
+    problem: Problem,
+    division: Folds,
+    found: Sequence[Verdict],
+    seeds: Sequence[int],
+    name: str,
+) -> Result:
+    scores = []
+    chance = 1 / len(problem.classes)
+    for row in found:
+        if "failed" in row:
+            continue
+        label, n = row["method"], row["n"]
+        scores.append(Score(f"top1: {label}", row["top1"], np.nan, np.nan, n, chance))
+        gain = Score(f"gain: {label}", row["gain"], row["gain_low"], row["gain_high"], n, 0.0)
+        scores.append(gain)
+    return Result(
+        task=name,
+        model=problem.about["model"]["name"],
+        dataset=problem.about["dataset"]["name"],
+        split=division.source,
+        scores=tuple(scores),
+        details={
+            "table": list(found),
+            "classes": list(problem.classes),
+            "folds": list(division.names),
+        },
+        provenance={**provenance.collect(seed=seeds[0]), **problem.about},
+    )
+
+
+def fit_whole(
+    store: Store,
+    method: ResiDual,
+    *,
+    folds: Sequence[str] | None = None,
+    seed: int = 0,
+    passes: Passes | None = None,
+) -> Gains:
+    """Gains from all clips of a store (or of these folds), to be used elsewhere."""
+    problem = problem_of(store, rows_of(store, folds), passes=passes)
+    fitted = method.fit(problem, whole_split(problem, seed))
+    if fitted.gains is None:
+        raise InputError("this method fits no gains")
+    return fitted.gains

@@ -1,0 +1,32 @@
+"""LoRA on W_O (Hu et al. 2021), with as many numbers as gains would have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from residual_audio.adaptation.divisions import Split
+from residual_audio.adaptation.methods.method import Fitted, InEncoder
+from residual_audio.adaptation.methods.training import fit_adapter
+from residual_audio.adaptation.problem import Problem
+from residual_audio.reweight.descent import FitSettings
+from residual_audio.reweight.lora import LowRank, rank_within
+
+SETTINGS = FitSettings(epochs=20, learning_rate=3e-3, batch_size=32, patience=4)
+
+
+@dataclass(frozen=True)
+class LoRA(InEncoder):
+    """W_O + A B with at most `budget` numbers."""
+
+    budget: int | None = None
+    """None: `times` the number of gains of all heads."""
+    times: int = 1
+    settings: FitSettings = SETTINGS
+
+    def fit(self, problem: Problem, split: Split) -> Fitted:
+        gains = sum(site.n_heads * site.d_head for site in problem.sites)
+        sites, rank = rank_within(self.budget or self.times * gains, problem.sites)
+        lora = LowRank(problem.sites, sites, rank, split.seed)
+        settings = replace(self.settings, seed=split.seed)
+        found = fit_adapter(problem, split, lora, list(lora.parameters()), settings)
+        return replace(found, notes={**found.notes, "rank": rank, "sites": len(sites)})

@@ -1,0 +1,36 @@
+"""A linear map of embeddings to the texts of their classes, in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from residual_audio.adaptation.divisions import Split
+from residual_audio.adaptation.methods.choice import choose, unit_length
+from residual_audio.adaptation.methods.method import Fitted, FromStore
+from residual_audio.adaptation.problem import Problem
+from residual_audio.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Ridge(FromStore):
+    """W of ‖XW − T‖² + α‖W − I‖², unit embeddings X, texts T; α chosen."""
+
+    alphas: tuple[float, ...] = tuple(np.geomspace(1e-3, 1e2, 11))
+
+    def fit(self, problem: Problem, split: Split) -> Fitted:
+        unit = unit_length(problem.joint)
+        texts = problem.judge.texts.numpy().astype(np.float64)
+
+        def scores_of(alpha: float, train: np.ndarray, test: np.ndarray) -> FloatArray:
+            x = unit[train]
+            target = texts[problem.codes[train]] - x
+            factor = cho_factor(x.T @ x + alpha * np.eye(x.shape[1]))
+            w = cho_solve(factor, x.T @ target)
+            return unit_length(unit[test] + unit[test] @ w) @ texts.T
+
+        alpha = choose(self.alphas, scores_of, problem, split, 1.0)
+        scores = scores_of(alpha, split.train, split.test)
+        return Fitted(scores, unit.shape[1] ** 2, notes={"alpha": float(alpha)})

@@ -1,0 +1,62 @@
+"""What methods that are trained share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from residual_audio.adaptation.divisions import Split
+from residual_audio.adaptation.methods.method import Fitted
+from residual_audio.adaptation.problem import Problem
+from residual_audio.reweight.cached import Adapter
+from residual_audio.reweight.descent import Embed, FitSettings
+from residual_audio.reweight.fitting import Lesson, fit_inside
+from residual_audio.reweight.solver import Search
+from residual_audio.reweight.tuning import TunedWeights
+from residual_audio.types import FloatArray
+
+FEW_SHOT_NETWORK_EPOCHS = 8
+
+
+def lesson_of(problem: Problem, split: Split, objective: str = "cross-entropy") -> Lesson:
+    """The training part of a split."""
+    return Lesson(problem.judge, split.fit, split.held_out, objective)
+
+
+@torch.no_grad()
+def scores_of(problem: Problem, clips: np.ndarray, embed: Embed) -> FloatArray:
+    """[clip, class] of embeddings that the encoder gives."""
+    parts = torch.as_tensor(clips).split(32)
+    return problem.scores(torch.cat([embed(rows) for rows in parts]))
+
+
+def fit_adapter(
+    problem: Problem,
+    split: Split,
+    adapter: Adapter,
+    parameters: Sequence[Tensor],
+    settings: FitSettings,
+) -> Fitted:
+    """Train what edits the forward pass, from the first block that it touches on."""
+    embed = problem.encoder.embed(adapter)
+    search = Search((settings,), FEW_SHOT_NETWORK_EPOCHS)
+    choice = fit_inside(embed, parameters, lesson_of(problem, split), search)
+    n = sum(p.numel() for p in parameters)
+    return Fitted(scores_of(problem, split.test, embed), n, notes=choice.notes)
+
+
+def fit_weights(
+    problem: Problem, split: Split, tuned: TunedWeights, settings: FitSettings
+) -> Fitted:
+    """Train weights of the encoder itself and put them back."""
+    try:
+        embed = problem.encoder.embed_whole(tuned)
+        search = Search((settings,), FEW_SHOT_NETWORK_EPOCHS)
+        choice = fit_inside(embed, tuned.parameters, lesson_of(problem, split), search)
+        scores = scores_of(problem, split.test, embed)
+    finally:
+        tuned.restore()
+    return Fitted(scores, sum(p.numel() for p in tuned.parameters), notes=choice.notes)

@@ -1,0 +1,160 @@
+"""What a comparison found: scores with their spread, and paired differences.
+
+Differences are paired clip by clip, in intervals over whole groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypedDict
+
+import numpy as np
+
+from residual_audio.adaptation.comparison import Outcome
+from residual_audio.adaptation.methods.linear_probe import LinearProbe
+from residual_audio.adaptation.methods.registry import REFERENCE
+from residual_audio.adaptation.problem import Problem
+from residual_audio.data.splits import Folds
+from residual_audio.errors import InputError
+from residual_audio.metrics import classification, uncertainty
+from residual_audio.types import FloatArray
+
+
+class Summary(TypedDict):
+    """Means over all tested clips, and their spread over folds and seeds."""
+
+    top1: float
+    top1_fold_mean: float
+    top1_fold_std: float
+    top1_seed_std: float
+    top5: float
+    macro_f1: float
+    n: int
+
+
+class Verdict(Summary, total=False):
+    """A row of the table; one that failed has no numbers."""
+
+    method: str
+    kind: str
+    parameters: int
+    gain: float
+    gain_low: float
+    gain_high: float
+    p: float
+    gap_closed: float
+    """The share of the way from zero-shot to the better linear probe."""
+    seconds: float
+    failed: str
+    key: str
+
+
+class Against(TypedDict):
+    """The paired difference in top-1 of two methods."""
+
+    method: str
+    against: str
+    gain: float
+    low: float
+    high: float
+    p: float
+
+
+def verdicts(
+    problem: Problem, folds: Folds, outcomes: Sequence[Outcome], *, seed: int = 0
+) -> list[Verdict]:
+    """One row a method: top-1, top-5, macro-F1 with spread over folds, and what it gains."""
+    hits = {o.entry.key: hits_of(problem, o, 1) for o in outcomes if not o.failed}
+    if REFERENCE not in hits:
+        raise InputError("the comparison needs the method 'zero-shot' to compare with")
+    probes = [o.entry.key for o in outcomes if isinstance(o.entry.method, LinearProbe)]
+    base = float(np.nanmean(hits[REFERENCE]))
+    ceiling = max((float(np.nanmean(hits[key])) for key in probes if key in hits), default=math.nan)
+    out: list[Verdict] = []
+    for outcome in outcomes:
+        entry = outcome.entry
+        if outcome.failed:
+            row = {"method": entry.label, "kind": entry.kind, "failed": outcome.failed}
+            out.append({**row, "key": entry.key})  # type: ignore[typeddict-item]
+            continue
+        gap = uncertainty.paired_difference(
+            np.nanmean(hits[entry.key], 0),
+            np.nanmean(hits[REFERENCE], 0),
+            groups=problem.groups,
+            seed=seed,
+        )
+        summary = _summary(problem, folds, outcome)
+        share = (summary["top1"] - base) / (ceiling - base) if ceiling > base else math.nan
+        out.append(
+            {
+                "method": entry.label,
+                "kind": entry.kind,
+                "parameters": outcome.n_parameters,
+                **summary,
+                "gain": gap.value,
+                "gain_low": gap.low,
+                "gain_high": gap.high,
+                "p": gap.p,
+                "gap_closed": share,
+                "seconds": float(np.mean(outcome.seconds)),
+                "key": entry.key,
+            }
+        )
+    return out
+
+
+def against(
+    problem: Problem, outcomes: Sequence[Outcome], one: str, other: str, seed: int = 0
+) -> Against:
+    """The paired difference in top-1 of two methods of the same comparison, by their keys."""
+    by_key = {outcome.entry.key: outcome for outcome in outcomes if not outcome.failed}
+    for key in (one, other):
+        if key not in by_key:
+            raise InputError(f"there is no method '{key}' in this comparison")
+    a, b = (np.nanmean(hits_of(problem, by_key[key], 1), 0) for key in (one, other))
+    gap = uncertainty.paired_difference(a, b, groups=problem.groups, seed=seed)
+    return {
+        "method": by_key[one].entry.label,
+        "against": by_key[other].entry.label,
+        "gain": gap.value,
+        "low": gap.low,
+        "high": gap.high,
+        "p": gap.p,
+    }
+
+
+def hits_of(problem: Problem, outcome: Outcome, k: int) -> FloatArray:
+    """[seed, clip]: 1 where the true class is among the first k, NaN where not tested."""
+    out = np.full(outcome.scores.shape[:2], np.nan)
+    for s, scores in enumerate(outcome.scores):
+        known = ~np.isnan(scores[:, 0])
+        rank = classification.true_rank(scores[known], problem.codes[known])
+        out[s, known] = rank <= k
+    return out
+
+
+def _summary(problem: Problem, folds: Folds, outcome: Outcome) -> Summary:
+    """Each fold's number is a mean over seeds."""
+    top1, top5 = hits_of(problem, outcome, 1), hits_of(problem, outcome, 5)
+    by_fold = [
+        float(np.nanmean(top1[:, folds.assignment == f]))
+        for f in range(len(folds))
+        if not np.isnan(top1[:, folds.assignment == f]).all()
+    ]
+    f1 = []
+    for scores in outcome.scores:
+        known = ~np.isnan(scores[:, 0])
+        found = classification.macro_f1(
+            problem.codes[known], scores[known].argmax(1), len(problem.classes)
+        )
+        f1.append(float(found[0]))
+    return {
+        "top1": float(np.nanmean(top1)),
+        "top1_fold_mean": float(np.mean(by_fold)),
+        "top1_fold_std": float(np.std(by_fold, ddof=1)) if len(by_fold) > 1 else math.nan,
+        "top1_seed_std": float(np.nanmean(top1, 1).std(ddof=1)) if len(top1) > 1 else math.nan,
+        "top5": float(np.nanmean(top5)) if len(problem.classes) > 5 else math.nan,
+        "macro_f1": float(np.mean(f1)),
+        "n": int((~np.isnan(top1[0])).sum()),
+    }

@@ -1,0 +1,170 @@
+"""Adaptation of a real store: tables, figures and gains from a small random model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from small_run import small_dataset, small_model
+
+from residual_audio.adaptation.adapted import WHOLE, AdaptSettings, adapt, fit_whole
+from residual_audio.adaptation.divisions import Division, folds_of, splits_of
+from residual_audio.adaptation.methods.registry import offered
+from residual_audio.adaptation.methods.residual import DIRECT, NETWORK, ResiDual
+from residual_audio.adaptation.problem import problem_of
+from residual_audio.adaptation.smaller import retain_and_prune
+from residual_audio.adaptation.transfer import transfer
+from residual_audio.data.base import Dataset
+from residual_audio.errors import InputError
+from residual_audio.extraction.extraction import extract
+from residual_audio.judge.of_store import class_judge
+from residual_audio.models.clap import AudioTextModel
+from residual_audio.passes.kept import load_passes
+from residual_audio.passes.loop import Hearing
+from residual_audio.report.figures import draw_all
+from residual_audio.report.write import write_tables
+from residual_audio.results import result_name
+from residual_audio.store import Store
+
+
+@pytest.fixture(scope="module")
+def model() -> AudioTextModel:
+    return small_model()
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return small_dataset()
+
+
+@pytest.fixture(scope="module")
+def store(model, dataset, tmp_path_factory) -> Store:
+    folder = tmp_path_factory.mktemp("run")
+    return extract(model, dataset, folder, capture="heads,blocks,direct", shard_size=16).store
+
+
+@pytest.fixture(scope="module")
+def passes(model, dataset, store):
+    return load_passes(model, dataset, list(store.clips["id"]), Hearing(), sha256="c" * 64)
+
+
+def test_adaptation_of_a_run_and_its_figures(store, tmp_path):
+    found = adapt(store, AdaptSettings(methods=("heads-0123",), shots=(2,), name=WHOLE))
+    names = [table.name for table in found.tables]
+    assert names[0] == "adapted"
+    assert {"adapted_against", "gains_components", "gains_units", "retention_direct"} <= set(names)
+    assert set(found.gains) == {"1", "2", "3", "4", "5"}  # the data set's own folds
+    assert found.result.task == "adapted"
+    assert found.result["gain: zero-shot"].value == 0
+    write_tables(tmp_path, found.tables)
+    wanted = {"adaptation", "few_shot", "retention", "gains_by_head"}
+    assert {path.stem for path in draw_all(tmp_path, wanted)} == wanted
+
+
+def test_gains_of_both_paths_are_fitted_on_a_whole_store_and_carried_over(store, passes):
+    direct = fit_whole(store, ResiDual("head", (3,)))
+    problem = problem_of(store)
+    row = transfer(problem, direct)
+    assert row["fitted_on"] == "synthetic"
+    settings = type(NETWORK)(epochs=2, learning_rate=0.05, batch_size=16)
+    inside = fit_whole(
+        store, ResiDual("head", (3,), path="network", settings=settings), passes=passes
+    )
+    assert inside.path == "network"
+    with pytest.raises(InputError, match="needs the model"):
+        transfer(problem, inside)
+    assert 0 <= transfer(problem_of(store, passes=passes), inside)["top1_after"] <= 1
+
+
+def test_every_network_method_runs(store, passes):
+    problem = problem_of(store, passes=passes)
+    split = next(splits_of(problem, folds_of(problem.clips, 3)))
+    before = [p.clone() for p in passes.model.parameters()]
+    inside = [entry for entry in offered(problem) if entry.method.runs_encoder]
+    assert [entry.label for entry in inside][:3] == [
+        "network heads {3}",
+        "network heads {2}",
+        "network heads {2,3}",
+    ]
+    for entry in inside:
+        settings = replace(entry.method.settings or NETWORK, epochs=1)
+        found = replace(entry.method, settings=settings).fit(problem, split)
+        assert found.scores.shape == (len(split.test), len(problem.classes))
+        assert found.n_parameters > 0
+    after = list(passes.model.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def test_retention_and_pruning_inside_the_network(store, passes, tmp_path):
+    tables = {t.name: t for t in retain_and_prune(store, passes, n_folds=3)}
+    kept = tables["retention_network"]
+    whole = kept.where(kept["k"] == kept["k"].max())
+    assert np.allclose(whole["loss"].astype(float), 0)  # all components: nothing changes
+    pruned = tables["pruning"]
+    assert set(pruned["order"].tolist()) == {"direct", "spread", "fisher", "random"}
+    none = pruned.where(pruned["removed"] == 0)
+    assert np.allclose(none["loss"].astype(float), 0)
+    # one head of every block stays
+    n_heads = sum(site.n_heads for site in store.sites)
+    assert pruned["removed"].max() <= n_heads - sum(site.n_heads > 0 for site in store.sites)
+    write_tables(tmp_path, list(tables.values()))
+    assert {p.stem for p in draw_all(tmp_path, {"retention", "pruning"})} == {
+        "retention",
+        "pruning",
+    }
+
+
+def test_a_sweep_searches_both_paths(store, passes, tmp_path):
+    pytest.importorskip("optuna")
+    from optuna.trial import FixedTrial
+
+    from residual_audio.adaptation.search import score, suggest, sweep
+
+    problem = problem_of(store, passes=passes)
+    folds = folds_of(problem.clips, 3)
+    point = {"stages": "{3}", "components": "all", "learning_rate": 0.05, "l2": 0.01}
+    inside, epochs = suggest(FixedTrial(point | {"path": "network", "network_epochs": 2}), problem)
+    assert inside.path == "network"
+    split = next(splits_of(problem, folds))
+    assert 0 <= score(problem, split, inside, epochs, split.held_out) <= 1
+    outside, _ = suggest(FixedTrial(point | {"path": "direct", "epochs": 5}), problem)
+    assert outside.path == "direct"
+    found = sweep(problem, folds, tmp_path / "s.db", n_trials=1, how=Division(only=("1",)))
+    assert found.trials[0]["path"] in ("direct", "network")
+
+
+def test_one_class_and_no_labels_are_refused(store):
+    codes = class_judge(store).positive.float().argmax(1).numpy()
+    with pytest.raises(InputError, match="one class"):
+        problem_of(store, np.flatnonzero(codes == 0))
+
+
+def test_objectives_hold_on_both_paths(store, passes):
+    problem = problem_of(store, passes=passes)
+    split = next(splits_of(problem, folds_of(problem.clips, 3)))
+    with pytest.raises(InputError, match="'nonsense' is no objective"):
+        ResiDual(path="network", objective="nonsense")
+    for path, settings in (("direct", DIRECT), ("network", NETWORK)):
+        short = replace(settings, epochs=2)
+        plain, mixed = (
+            ResiDual(stages=(3,), path=path, settings=short, rates=(0.05,), objective=words)
+            .fit(problem, replace(split, held_out=split.held_out[:0]))
+            .scores
+            for words in ("cross-entropy", "cross-entropy:1,spread:5")
+        )
+        assert not np.array_equal(plain, mixed)
+
+
+def test_a_partial_comparison_leaves_the_whole_one_alone(store, tmp_path):
+    whole = adapt(store, AdaptSettings(methods=("heads-0123", "coarse"), name=WHOLE))
+    write_tables(tmp_path, whole.tables)
+    before = {path: path.read_bytes() for path in (tmp_path / "tables").glob("*.csv")}
+    part = adapt(store, AdaptSettings(methods=("heads-0123",), folds=("1", "2")))
+    assert part.name == "adapted_heads-0123_fold-1_fold-2"
+    write_tables(tmp_path, part.tables)
+    assert before == {path: path.read_bytes() for path in before}
+    assert not set(part.gain_files) & set(whole.gain_files)
+    assert set(whole.gain_files) == {f"direct-fold-{fold}" for fold in "12345"}
+    assert result_name(part.result) != result_name(whole.result)
