@@ -23,7 +23,7 @@ from residual_audio.metrics.spectra import fit_spectrum
 from residual_audio.metrics.uncertainty import correlation
 from residual_audio.models.registry import load_model
 from residual_audio.passes.kept import Passes
-from residual_audio.passes.rows import Rows
+from residual_audio.passes.lengths import Rows
 from residual_audio.progress import SILENT, Progress
 from residual_audio.reweight.axes import Components, chosen_units, direct_spectra, kept_parts
 from residual_audio.reweight.cached import Entrances, embed_from_features

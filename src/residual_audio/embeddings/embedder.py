@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from residual_audio.passes.embed import Embedder
 from residual_audio.passes.loop import Hearing
-from residual_audio.passes.sources import Listener
+from residual_audio.passes.sources import Hearer
 
 Vectors = npt.NDArray[np.float32]
 """[row, joint], of unit length."""
 
 
-class JointEmbedder(Embedder, Listener, Protocol):
+class JointEmbedder(Embedder, Hearer, Protocol):
     """A model with both sides in one space, as far as evaluations need to know it."""
 
     name: str

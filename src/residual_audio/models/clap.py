@@ -16,7 +16,7 @@ from residual_audio.errors import InputError, ModelError
 from residual_audio.models.encoder import Edit, Encoded, Encoder, Features, State, Tap
 from residual_audio.models.joint import JointHead
 
-Embedding = npt.NDArray[np.float32]
+Vectors = npt.NDArray[np.float32]
 
 
 class AudioTextModel(nn.Module):
@@ -76,7 +76,7 @@ class AudioTextModel(nn.Module):
         """[clip, joint], not normalised."""
         return self.head(encoded)
 
-    def windows(self, samples: npt.NDArray[Any], long: LongPolicy = "first") -> Embedding:
+    def windows(self, samples: npt.NDArray[Any], long: LongPolicy = "first") -> Vectors:
         """What this model sees of a waveform: [window, sample].
 
         A model that reads clips of any length (M2D, feature fusion) sees all of a long one under
@@ -114,7 +114,7 @@ class AudioTextModel(nn.Module):
         return int(config.get("d_out", config.get("d_in", 0)))
 
     @torch.inference_mode()
-    def embed_text(self, texts: Sequence[str], *, batch_size: int = 64) -> Embedding:
+    def embed_text(self, texts: Sequence[str], *, batch_size: int = 64) -> Vectors:
         """Texts → unit vectors [n, d]."""
         if self.text is None:
             raise ModelError(

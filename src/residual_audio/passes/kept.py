@@ -14,8 +14,8 @@ from residual_audio.data.base import Dataset
 from residual_audio.errors import InputError, ModelError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import Encoded, Encoder, Features
+from residual_audio.passes.lengths import Rows, Which
 from residual_audio.passes.loop import Hearing, hear
-from residual_audio.passes.rows import Rows, Which
 from residual_audio.passes.sources import cut_clips
 from residual_audio.progress import SILENT, Progress
 

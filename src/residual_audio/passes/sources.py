@@ -20,7 +20,7 @@ AudioInput = str | Path | npt.NDArray[Any]
 """A file, or a mono waveform already at the model's sample rate."""
 
 
-class Listener(Protocol):
+class Hearer(Protocol):
     """As far as cutting windows needs to know a model."""
 
     @property
@@ -31,12 +31,12 @@ class Listener(Protocol):
     def reads_s(self, long: LongPolicy) -> float | None: ...
 
 
-def cut_clips(model: Listener, dataset: Dataset, long: LongPolicy) -> Cut[Clip]:
+def cut_clips(model: Hearer, dataset: Dataset, long: LongPolicy) -> Cut[Clip]:
     """Clips of a data set, each read to its end: one that is cut short is found out."""
     return lambda clip: model.windows(dataset.read(clip, model.sample_rate_hz), long)
 
 
-def cut_inputs(model: Listener, long: LongPolicy) -> Cut[AudioInput]:
+def cut_inputs(model: Hearer, long: LongPolicy) -> Cut[AudioInput]:
     """Files, decoded as far as the model looks, and waveforms."""
 
     def cut(item: AudioInput) -> Windows:

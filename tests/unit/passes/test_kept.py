@@ -15,8 +15,8 @@ from residual_audio.extraction.extraction import extract
 from residual_audio.models.joint import Identity
 from residual_audio.models.vit import ViT, ViTConfig
 from residual_audio.passes.kept import load_passes
+from residual_audio.passes.lengths import Rows
 from residual_audio.passes.loop import Hearing
-from residual_audio.passes.rows import Rows
 from residual_audio.surface.model import Model
 from residual_audio.types import Clip
 
