@@ -45,7 +45,8 @@ def bench_encode(
         theirs = ClapModel.from_pretrained(folder).eval()
         files = _write_clips(Path(folder), n_clips, ours.sample_rate_hz)
         with torch.inference_mode():
-            return _measure(ours, theirs, extractor, files, batch_size, repeats, progress)
+            side = _Ours(ours, files, batch_size)
+            return _measure(side, _Theirs(theirs, extractor, side), repeats, progress)
 
 
 def _random_clap() -> Any:
@@ -79,81 +80,87 @@ def _write_clips(folder: Path, n_clips: int, rate: int) -> list[Path]:
     return files
 
 
-def _measure(
-    ours: AudioTextModel,
-    theirs: Any,
-    extractor: Any,
-    files: list[Path],
-    batch: int,
-    repeats: int,
-    progress: Progress,
-) -> dict[str, Any]:
-    rate = ours.sample_rate_hz
-    groups = [files[i : i + batch] for i in range(0, len(files), batch)]
-    waves = [np.stack([load_audio(file, rate) for file in group]) for group in groups]
+class _Ours:
+    """Our encoder with all heads captured."""
 
-    def our_front_end() -> list[Any]:
-        return [ours.front_end(torch.from_numpy(wave)) for wave in waves]
-
-    def their_front_end() -> list[Any]:
-        return [
-            extractor(list(wave), sampling_rate=rate, return_tensors="pt")["input_features"]
-            for wave in waves
+    def __init__(self, model: AudioTextModel, files: list[Path], batch: int) -> None:
+        self.model, self.files, self.batch = model, files, batch
+        self.groups = [files[i : i + batch] for i in range(0, len(files), batch)]
+        self.waves = [
+            np.stack([load_audio(file, model.sample_rate_hz) for file in group])
+            for group in self.groups
         ]
+        self.features = self.front_end()
+        plan = SamplePlan(len(files), CaptureSettings.of("heads,embedding"))
+        self.recorder = Recorder(model.encoder, plan)
 
-    owners = [range(len(group)) for group in groups]
-    our_features, their_features = our_front_end(), their_front_end()
-    recorder = Recorder(ours.encoder, SamplePlan(len(files), CaptureSettings.of("heads,embedding")))
+    def front_end(self) -> list[Tensor]:
+        return [self.model.front_end(torch.from_numpy(wave)) for wave in self.waves]
 
-    def our_forward() -> Tensor:
-        batches = zip(our_features, owners, strict=True)
-        found = recorder.stream(batches, lambda features: features, ours.joint)
+    def forward(self) -> Tensor:
+        owners = [range(len(group)) for group in self.groups]
+        batches = zip(self.features, owners, strict=True)
+        found = self.recorder.stream(batches, lambda features: features, self.model.joint)
         joint = [torch.from_numpy(arrays["embedding/joint"]) for _, arrays in found]
         return torch.nn.functional.normalize(torch.cat(joint), dim=-1)
 
-    def their_forward() -> Tensor:
-        found = [theirs.get_audio_features(input_features=x) for x in their_features]
-        return torch.cat([getattr(x, "pooler_output", x) for x in found])
-
-    def our_pipeline() -> None:
-        heard = hear(files, cut_inputs(ours, "first"), Hearing(batch_size=batch))
-        for _ in recorder.stream(heard, ours.front_end, ours.joint):
+    def pipeline(self) -> None:
+        heard = hear(self.files, cut_inputs(self.model, "first"), Hearing(batch_size=self.batch))
+        for _ in self.recorder.stream(heard, self.model.front_end, self.model.joint):
             pass
 
-    def their_pipeline() -> None:
+
+class _Theirs:
+    """transformers' CLAP as its documentation uses it."""
+
+    def __init__(self, model: Any, extractor: Any, ours: _Ours) -> None:
+        self.model, self.extractor = model, extractor
+        self.rate_hz = ours.model.sample_rate_hz
+        self.groups, self.waves = ours.groups, ours.waves
+        self.features = self.front_end()
+
+    def front_end(self) -> list[Tensor]:
+        return [self._extract(list(wave)) for wave in self.waves]
+
+    def forward(self) -> Tensor:
+        found = [self.model.get_audio_features(input_features=x) for x in self.features]
+        return torch.cat([getattr(x, "pooler_output", x) for x in found])
+
+    def pipeline(self) -> None:
         import soundfile
 
-        for group in groups:
+        for group in self.groups:
             clips = [soundfile.read(file, dtype="float32")[0] for file in group]
-            inputs = extractor(clips, sampling_rate=rate, return_tensors="pt")
-            theirs.get_audio_features(input_features=inputs["input_features"])
+            self.model.get_audio_features(input_features=self._extract(clips))
 
+    def _extract(self, clips: list[Any]) -> Any:
+        inputs = self.extractor(clips, sampling_rate=self.rate_hz, return_tensors="pt")
+        return inputs["input_features"]
+
+
+def _measure(ours: _Ours, theirs: _Theirs, repeats: int, progress: Progress) -> dict[str, Any]:
     progress.step("measuring", 3 * repeats, "rounds")
-    difference = float((our_forward() - their_forward()).abs().max())
-    pairs = {
-        "pipeline": (our_pipeline, their_pipeline),
-        "forward": (our_forward, their_forward),
-        "front_end": (our_front_end, their_front_end),
-    }
+    difference = float((ours.forward() - theirs.forward()).abs().max())
+
+    def both(part: str, in_a_row: int = 1) -> tuple[float, float]:
+        return _alternate(getattr(ours, part), getattr(theirs, part), repeats, in_a_row, progress)
+
+    pipeline, forward = both("pipeline"), both("forward")
     # a front-end takes milliseconds: often, and in a row, so that caches are warm
-    rows = {"front_end": 6}
-    seconds = {
-        name: _alternate(*pair, repeats, rows.get(name, 1), progress)
-        for name, pair in pairs.items()
-    }
-    n = len(files)
+    front_end = both("front_end", 6)
+    n = len(ours.files)
     return {
-        "ours_s_per_clip": seconds["pipeline"][0] / n,
-        "hf_s_per_clip": seconds["pipeline"][1] / n,
-        "ratio": seconds["pipeline"][1] / seconds["pipeline"][0],
-        "forward_ratio": seconds["forward"][1] / seconds["forward"][0],
-        "front_end_ratio": seconds["front_end"][1] / seconds["front_end"][0],
-        "ours_forward_s_per_clip": seconds["forward"][0] / n,
-        "ours_front_end_s_per_clip": seconds["front_end"][0] / n,
+        "ours_s_per_clip": pipeline[0] / n,
+        "hf_s_per_clip": pipeline[1] / n,
+        "ratio": pipeline[1] / pipeline[0],
+        "forward_ratio": forward[1] / forward[0],
+        "front_end_ratio": front_end[1] / front_end[0],
+        "ours_forward_s_per_clip": forward[0] / n,
+        "ours_front_end_s_per_clip": front_end[0] / n,
         "max_abs_diff": difference,
-        "gemm_bound_s_per_clip": gemm_bound(batch, repeats),
+        "gemm_bound_s_per_clip": gemm_bound(ours.batch, repeats),
         "n_clips": n,
-        "batch_size": batch,
+        "batch_size": ours.batch,
         "threads": torch.get_num_threads(),
     }
 

@@ -127,7 +127,7 @@ def _bar() -> Bar:
     from rich.progress import Progress as Bar
     from rich.text import Text
 
-    class Count(ProgressColumn):
+    class Counted(ProgressColumn):
         def render(self, task: Task) -> Text:
             return Text(_count(task))
 
@@ -135,7 +135,7 @@ def _bar() -> Bar:
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        Count(),
+        Counted(),
         TimeRemainingColumn(),
     )
     return Bar(*columns, console=Console(stderr=True), transient=True)
