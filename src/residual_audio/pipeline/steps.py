@@ -34,7 +34,11 @@ class Steps:
         self.progress = progress
         self._path = run / RECORD
         found = read_json(self._path) if self._path.is_file() else {}
-        self._record: dict[str, dict[str, Any]] = found if isinstance(found, dict) else {}
+        self._record: dict[str, dict[str, Any]] = {
+            name: step
+            for name, step in (found if isinstance(found, dict) else {}).items()
+            if isinstance(step["files"], dict)  # earlier versions kept names without digests
+        }
 
     def do(self, name: str, rests_on: Any, work: Callable[[], Done]) -> bool:
         """Do a step unless it is up to date: same ground, and its files as it wrote them.
@@ -50,11 +54,13 @@ class Steps:
         self.forget(name)
         done = work()
         seconds = time.perf_counter() - start
+        files = {str(path.relative_to(self.run)): sha256_file(path) for path in sorted(done.files)}
+        for other in self._record.values():
+            # a file that several steps add to belongs to the one that wrote it last
+            other["files"] = {k: v for k, v in other["files"].items() if k not in files}
         self._record[name] = {
             "key": key,
-            "files": {
-                str(path.relative_to(self.run)): sha256_file(path) for path in sorted(done.files)
-            },
+            "files": files,
             "line": done.line,
             "seconds": round(seconds, 3),
         }
@@ -72,9 +78,9 @@ class Steps:
         """Finished step → what it found."""
         return {name: step["line"] for name, step in self._record.items()}
 
-    def _as_written(self, files: Any) -> bool:
+    def _as_written(self, files: Mapping[str, str]) -> bool:
         """Another command may have put a part of a table in the place of the whole."""
-        return isinstance(files, Mapping) and all(
+        return all(
             (self.run / name).is_file() and sha256_file(self.run / name) == sha256
             for name, sha256 in files.items()
         )

@@ -52,6 +52,20 @@ def test_a_table_that_another_command_replaced_is_made_again(tmp_path: Path) -> 
     assert table.read_text() == "all methods"
 
 
+def test_steps_that_add_to_one_file_are_all_up_to_date(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("")
+
+    def adding(what: str) -> Done:
+        notes.write_text(notes.read_text() + what)
+        return Done([notes], what)
+
+    for name in ("ablate", "reweight"):
+        assert Steps(tmp_path).do(name, 1, lambda name=name: adding(name))  # type: ignore[misc]
+    for name in ("ablate", "reweight"):
+        assert not Steps(tmp_path).do(name, 1, lambda: adding("again"))
+
+
 def test_a_failed_step_leaves_no_record(tmp_path: Path) -> None:
     def fail() -> Done:
         raise ValueError("no")
