@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from residual_audio.analysis.aggregate import block_table, stage_table
-from residual_audio.analysis.statistics import head_statistics
+from residual_audio.analysis.head_statistics import head_statistics
 from residual_audio.table import Table
 
 

@@ -77,7 +77,7 @@ def _of_table(path: Path) -> Analysis:
 def _of_store(
     run: Path, metrics: str, units: str, labels: bool, seed: int, quiet: bool
 ) -> Analysis:
-    from residual_audio.analysis.study import PARTS, Options, analyse
+    from residual_audio.analysis.analysis import PARTS, Options, analyse
     from residual_audio.store import open_store
 
     options = Options.of(_names(metrics), _names(units), labels, seed)

@@ -21,7 +21,7 @@ def run(
     from residual_audio.report.figures import draw_all
     from residual_audio.report.figures_training import training_table
     from residual_audio.report.page import write_page
-    from residual_audio.report.tables import write_csv
+    from residual_audio.report.table_files import write_csv
 
     if not run.is_dir():
         raise InputError(f"'{run}' is not a run folder: see `residual-audio run`")

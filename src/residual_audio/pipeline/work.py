@@ -43,7 +43,7 @@ def extract_store(at: Workshop) -> str:
 
 def analyse_store(at: Workshop) -> Done:
     """Tables of every head, block and stage."""
-    from residual_audio.analysis.study import PARTS, Options, analyse
+    from residual_audio.analysis.analysis import PARTS, Options, analyse
     from residual_audio.report.write import write_analysis
 
     slow = {"kernel", "intervals", "curves"} if at.settings.quick else set()

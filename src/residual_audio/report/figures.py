@@ -20,7 +20,7 @@ from residual_audio.report import figures_scree as spectra
 from residual_audio.report import figures_similarity as alike
 from residual_audio.report import figures_stages as stages
 from residual_audio.report import figures_training as training
-from residual_audio.report.inputs import MissingTable, Tables
+from residual_audio.report.run_tables import MissingTable, Tables
 from residual_audio.report.style import save, styled
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 from residual_audio.analysis.columns import label
 from residual_audio.report.figures_heads import block_bands
 from residual_audio.report.figures_stages import stage_marks
-from residual_audio.report.inputs import MissingTable, Tables
+from residual_audio.report.run_tables import MissingTable, Tables
 from residual_audio.report.style import (
     MARKERS,
     NEUTRAL,

@@ -9,7 +9,7 @@ import numpy as np
 from residual_audio.metrics.similarity import ward
 from residual_audio.report.figures_heads import block_bands
 from residual_audio.report.figures_similarity import stage_bar
-from residual_audio.report.inputs import Tables
+from residual_audio.report.run_tables import Tables
 from residual_audio.report.style import DIVERGING, PAGE, stage_colour, stage_legend
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from residual_audio.analysis.columns import label
 from residual_audio.metrics.estimators import SUMMARY
 from residual_audio.metrics.statistics import correlate
-from residual_audio.report.inputs import MissingTable, Tables
+from residual_audio.report.run_tables import MissingTable, Tables
 from residual_audio.report.style import COLUMN, PAGE, panels, stage_colour, stage_legend
 
 if TYPE_CHECKING:

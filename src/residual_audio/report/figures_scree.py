@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from residual_audio.analysis.aggregate import groups_of
-from residual_audio.report.inputs import Tables
+from residual_audio.report.run_tables import Tables
 from residual_audio.report.style import HEAT, PAGE, stage_colour
 from residual_audio.table import Column, Table
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from residual_audio.report.inputs import MissingTable, Tables
+from residual_audio.report.run_tables import MissingTable, Tables
 from residual_audio.report.style import COLUMN, HEAT, stage_colour, stage_legend
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from residual_audio.analysis.aggregate import groups_of
 from residual_audio.analysis.columns import label
 from residual_audio.metrics.estimators import DIMENSIONS
 from residual_audio.metrics.statistics import by_group
-from residual_audio.report.inputs import MissingTable, Tables
+from residual_audio.report.run_tables import MissingTable, Tables
 from residual_audio.report.style import (
     COLUMN,
     HEAT,
@@ -21,7 +21,7 @@ from residual_audio.report.style import (
     stage_colour,
     stage_legend,
 )
-from residual_audio.report.tables import number
+from residual_audio.report.typesetting import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

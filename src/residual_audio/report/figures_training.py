@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from residual_audio.errors import InputError
-from residual_audio.report.inputs import Tables
+from residual_audio.report.run_tables import Tables
 from residual_audio.report.style import PAGE, series_colour, stage_colour
 from residual_audio.table import Table, from_rows
 from residual_audio.types import Head

@@ -9,7 +9,7 @@ from typing import Any
 
 from residual_audio.files import write_text
 from residual_audio.metrics.estimators import BY_NAME, PRINTED
-from residual_audio.report.tables import latex, markdown, number, p_value
+from residual_audio.report.typesetting import latex, markdown, number, p_value
 from residual_audio.table import Table
 
 

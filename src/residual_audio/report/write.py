@@ -17,7 +17,7 @@ from residual_audio.report.paper import (
     pair_rows,
     stage_rows,
 )
-from residual_audio.report.tables import write_csv, write_parquet
+from residual_audio.report.table_files import write_csv, write_parquet
 from residual_audio.table import Table
 
 PARQUET = {"spectra", "similarity"}

@@ -10,21 +10,21 @@ import pytest
 from analysis_store import CLASSES, SITES, FakeStore
 from scipy.linalg import subspace_angles
 
-from residual_audio.analysis.attention import attention_tables
+from residual_audio.analysis.analysis import PARTS, Options, analyse
+from residual_audio.analysis.attention_tables import attention_tables
 from residual_audio.analysis.description import describe_heads, joint_derivative
-from residual_audio.analysis.dimension import measure_heads
+from residual_audio.analysis.head_measures import measure_heads
 from residual_audio.analysis.intervals import resampled_spectra, stage_intervals
 from residual_audio.analysis.result import Analysis
-from residual_audio.analysis.separability import read_labels
-from residual_audio.analysis.similarity import projected_bases
-from residual_audio.analysis.study import PARTS, Options, analyse
+from residual_audio.analysis.separability_tables import read_labels
+from residual_audio.analysis.similarity_tables import projected_bases
 from residual_audio.errors import InputError, StoreError
 from residual_audio.metrics.bootstrap import resample_counts
 from residual_audio.metrics.dimension import local_dimension, two_nn
 from residual_audio.metrics.neighbours import neighbour_distances
 from residual_audio.metrics.separability import fisher
 from residual_audio.metrics.spectra import eigenspectrum, participation_ratio
-from residual_audio.report.tables import read_parquet
+from residual_audio.report.table_files import read_parquet
 from residual_audio.report.write import write_analysis
 from residual_audio.types import Site
 

@@ -1,18 +1,14 @@
-"""The battery on all cores, its samples beyond many clips, and the benchmark against the peer."""
+"""The battery on all cores, and its samples beyond many clips."""
 
 from __future__ import annotations
 
-import json
 import threading
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from residual_audio.analysis import battery
 from residual_audio.analysis.battery import measure
-from residual_audio.cli import bench_analyse
-from residual_audio.cli.app import build
 from residual_audio.engine import jobs as cores
 from residual_audio.errors import InputError
 from residual_audio.metrics.dimension import gride, mle, two_nn
@@ -78,21 +74,3 @@ def test_many_clips_are_sampled_and_the_spread_is_reported(
     assert (found.columns["twonn_spread"] > 0).all()
     assert (found.columns["twonn_spread"] < 1.5).all()
     np.testing.assert_array_equal(measure(x, seed=1).sampled, found.sampled)
-
-
-def test_the_benchmark_compares_like_with_like(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_analyse, "STAGES", ((2, 48), (3, 96)))
-    done = CliRunner().invoke(
-        build(),
-        ["bench", "analyse", "--clips", "150", "--peer-heads", "1", "--no-growth", "--json"],
-        catch_exceptions=False,
-    )
-    found = json.loads(done.stdout)
-    assert found["n_heads"] == 5
-    assert found["peer_heads"] == 2
-    assert found["peer_scaled"] is True
-    assert found["ratio"] == pytest.approx(found["peer_s"] / found["ours_s"])
-    assert found["largest_difference"] < 1e-5  # the peer keeps float32 where it is given float32
-    rows = bench_analyse.grow((60, 120), 0, sample=2)
-    assert [r["n_clips"] for r in rows] == [60, 120]
-    assert rows[1]["peak_mb"] > rows[0]["peak_mb"] > 0

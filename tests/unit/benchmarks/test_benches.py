@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from residual_audio.benchmarks import analyse as battery_bench
 from residual_audio.benchmarks.kill import Survived
 from residual_audio.benchmarks.memory import growth
 from residual_audio.cli.app import build
@@ -35,6 +36,23 @@ def test_a_store_is_whole_only_without_any_fault(fault: str) -> None:
     bad = {"identical": False, "shards_lost": 1, "shards_changed": 1, "problems": ["shard-0"]}
     assert Survived(3, 0, 1.0, **good).whole  # type: ignore[arg-type]
     assert not Survived(3, 0, 1.0, **{**good, fault: bad[fault]}).whole  # type: ignore[arg-type]
+
+
+def test_the_battery_and_its_peer_measure_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(battery_bench, "STAGES", ((2, 48), (3, 96)))
+    call = ["bench", "analyse", "--clips", "150", "--peer-heads", "1", "--no-growth", "--json"]
+    found = json.loads(runner.invoke(build(), call, catch_exceptions=False).stdout)
+    assert found["n_heads"] == 5
+    assert found["peer_heads"] == 2
+    assert found["peer_scaled"] is True
+    assert found["ratio"] == pytest.approx(found["peer_s"] / found["ours_s"])
+    assert found["largest_difference"] < 1e-5  # the peer keeps float32 where it is given float32
+
+
+def test_memory_of_the_battery_grows_with_the_clips() -> None:
+    rows = battery_bench.bench_growth((60, 120), 0, sample=2)
+    assert [row["n_clips"] for row in rows] == [60, 120]
+    assert rows[1]["peak_mb"] > rows[0]["peak_mb"] > 0
 
 
 def test_only_studies_that_the_guides_name_are_scripts() -> None:

@@ -11,11 +11,13 @@ from analysis_store import FakeStore
 from typer.testing import CliRunner
 
 from residual_audio.analysis.aggregate import complete_head_table, read_head_table
-from residual_audio.analysis.study import Options, analyse
+from residual_audio.analysis.analysis import Options, analyse
 from residual_audio.cli.app import build
 from residual_audio.errors import InputError
-from residual_audio.report import figures, tables
-from residual_audio.report.inputs import Tables
+from residual_audio.report import figures
+from residual_audio.report.run_tables import Tables
+from residual_audio.report.table_files import read_parquet, write_csv, write_parquet
+from residual_audio.report.typesetting import latex, latex_text, markdown, number, p_value
 from residual_audio.report.write import write_analysis
 from residual_audio.table import Table, from_rows, read_csv
 
@@ -42,20 +44,20 @@ ANALYSIS = {
     ],
 )
 def test_numbers_in_print(value: float, decimals: int, ties: str, text: str) -> None:
-    assert tables.number(value, decimals, ties) == text  # type: ignore[arg-type]
+    assert number(value, decimals, ties) == text  # type: ignore[arg-type]
 
 
 def test_text_is_safe_in_latex_and_markdown() -> None:
-    assert tables.latex_text("a_b & 50% #1 {x} ~ ^ \\") == (
+    assert latex_text("a_b & 50% #1 {x} ~ ^ \\") == (
         r"a\_b \& 50\% \#1 \{x\} \textasciitilde{} \textasciicircum{} \textbackslash{}"
     )
-    assert tables.latex_text("1 ± 2 < 3") == r"1 $\pm$ 2 $<$ 3"
-    text = tables.latex(["A", "$B$"], [["x_1", "2"]], "50% of", "tab:x")
+    assert latex_text("1 ± 2 < 3") == r"1 $\pm$ 2 $<$ 3"
+    text = latex(["A", "$B$"], [["x_1", "2"]], "50% of", "tab:x")
     assert r"\caption{50\% of}" in text
     assert r"x\_1 & 2 \\" in text
-    assert tables.markdown(["a", "b"], [["x|y", "1"]]).splitlines()[2] == r"| x\|y | 1 |"
-    assert tables.p_value(1e-9) == "< 0.001"
-    assert tables.p_value(0.0415) == "0.042"
+    assert markdown(["a", "b"], [["x|y", "1"]]).splitlines()[2] == r"| x\|y | 1 |"
+    assert p_value(1e-9) == "< 0.001"
+    assert p_value(0.0415) == "0.042"
 
 
 def test_csv_comes_back_as_it_went(tmp_path: Path) -> None:
@@ -69,14 +71,14 @@ def test_csv_comes_back_as_it_went(tmp_path: Path) -> None:
             "nothing": np.full(3, np.nan),
         },
     )
-    back = read_csv(tables.write_csv(tmp_path / "t.csv", table))
+    back = read_csv(write_csv(tmp_path / "t.csv", table))
     assert list(back.columns) == list(table.columns)
     np.testing.assert_array_equal(back["x"], table["x"])
     np.testing.assert_array_equal(back["nothing"], table["nothing"])
     assert back["empty"].tolist() == ["", "", ""]
     assert back["name"].tolist() == table["name"].tolist()
     assert back["n"].dtype.kind == "i"
-    whole = tables.read_parquet(tables.write_parquet(tmp_path / "t.parquet", table))
+    whole = read_parquet(write_parquet(tmp_path / "t.parquet", table))
     np.testing.assert_array_equal(whole["x"], table["x"])
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from residual_audio.report.figures_scree import scree
-from residual_audio.report.inputs import MissingTable, Tables
+from residual_audio.report.run_tables import MissingTable, Tables
 from residual_audio.report.style import styled
-from residual_audio.report.tables import write_csv
+from residual_audio.report.table_files import write_csv
 from residual_audio.table import Table
 
 

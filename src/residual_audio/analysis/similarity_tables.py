@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from residual_audio.analysis.dimension import HeadMeasures
+from residual_audio.analysis.head_measures import HeadMeasures
 from residual_audio.analysis.source import Source, each_site
 from residual_audio.metrics.similarity import (
     linear_cka,

@@ -7,7 +7,7 @@ from typing import Any
 
 from residual_audio.errors import InputError
 from residual_audio.files import read_json
-from residual_audio.report.tables import read_parquet
+from residual_audio.report.table_files import read_parquet
 from residual_audio.table import Table, read_csv
 
 

@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 
 from residual_audio.analysis.aggregate import block_table, stage_table
-from residual_audio.analysis.attention import attention_tables
+from residual_audio.analysis.attention_tables import attention_tables
 from residual_audio.analysis.description import describe_heads, top_clips
-from residual_audio.analysis.dimension import (
+from residual_audio.analysis.head_measures import (
     HeadMeasures,
     local_table,
     measure_heads,
     measure_units,
     spectra_table,
 )
+from residual_audio.analysis.head_statistics import head_statistics
 from residual_audio.analysis.intervals import dimension_curves, stage_intervals
 from residual_audio.analysis.pooling import pooling_table
 from residual_audio.analysis.result import Analysis
-from residual_audio.analysis.separability import separability_tables
-from residual_audio.analysis.similarity import fingerprint_table, head_similarity
+from residual_audio.analysis.separability_tables import separability_tables
+from residual_audio.analysis.similarity_tables import fingerprint_table, head_similarity
 from residual_audio.analysis.source import Source
-from residual_audio.analysis.statistics import head_statistics
 from residual_audio.errors import InputError
 from residual_audio.table import Table
 
