@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from residual_audio.adaptation.methods.all_but_the_top import AllButTheTop
+from residual_audio.adaptation.methods.bitfit import BitFit
 from residual_audio.adaptation.methods.fine_tuning import FineTuning
 from residual_audio.adaptation.methods.least_squares import ClosedForm
 from residual_audio.adaptation.methods.linear_probe import LinearProbe
@@ -103,6 +104,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("network-attention", "network block attention", "network", NETWORK_ATTENTION),
     Entry("lora", "LoRA, same budget", "baseline", LoRA()),
     Entry("lora-8", "LoRA, 8 × the budget", "baseline", LoRA(times=8)),
+    Entry("bitfit", "BitFit, biases only", "baseline", BitFit()),
     Entry("fine-tuning", "full fine-tuning", "baseline", FineTuning()),
 )
 

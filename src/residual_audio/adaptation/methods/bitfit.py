@@ -1,0 +1,26 @@
+"""BitFit (Ben Zaken et al. 2022): only the biases of the encoder are trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from residual_audio.adaptation.divisions import Split
+from residual_audio.adaptation.methods.method import Fitted, InEncoder
+from residual_audio.adaptation.methods.training import fit_weights
+from residual_audio.adaptation.problem import Problem
+from residual_audio.reweight.descent import FitSettings
+from residual_audio.reweight.tuning import TunedWeights
+
+SETTINGS = FitSettings(epochs=20, learning_rate=1e-3, batch_size=32, patience=4)
+
+
+@dataclass(frozen=True)
+class BitFit(InEncoder):
+    """Every bias, of norms and projections alike, put back afterwards."""
+
+    settings: FitSettings = SETTINGS
+
+    def fit(self, problem: Problem, split: Split) -> Fitted:
+        encoder = problem.encoder.passes.model.encoder
+        biases = TunedWeights(encoder, lambda name: name.endswith(".bias"))
+        return fit_weights(problem, split, biases, replace(self.settings, seed=split.seed))
