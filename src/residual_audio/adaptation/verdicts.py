@@ -21,7 +21,7 @@ from residual_audio.metrics import classification, uncertainty
 from residual_audio.types import FloatArray
 
 
-class Summary(TypedDict):
+class Averages(TypedDict):
     """Means over all tested clips, and their spread over folds and seeds."""
 
     top1: float
@@ -33,7 +33,7 @@ class Summary(TypedDict):
     n: int
 
 
-class Verdict(Summary, total=False):
+class Verdict(Averages, total=False):
     """A row of the table; one that failed has no numbers."""
 
     method: str
@@ -50,7 +50,7 @@ class Verdict(Summary, total=False):
     key: str
 
 
-class Against(TypedDict):
+class PairedGap(TypedDict):
     """The paired difference in top-1 of two methods."""
 
     method: str
@@ -106,7 +106,7 @@ def verdicts(
 
 def against(
     problem: Problem, outcomes: Sequence[Outcome], one: str, other: str, seed: int = 0
-) -> Against:
+) -> PairedGap:
     """The paired difference in top-1 of two methods of the same comparison, by their keys."""
     by_key = {outcome.entry.key: outcome for outcome in outcomes if not outcome.failed}
     for key in (one, other):
@@ -134,7 +134,7 @@ def hits_of(problem: Problem, outcome: Outcome, k: int) -> FloatArray:
     return out
 
 
-def _summary(problem: Problem, folds: Folds, outcome: Outcome) -> Summary:
+def _summary(problem: Problem, folds: Folds, outcome: Outcome) -> Averages:
     """Each fold's number is a mean over seeds."""
     top1, top5 = hits_of(problem, outcome, 1), hits_of(problem, outcome, 5)
     by_fold = [
