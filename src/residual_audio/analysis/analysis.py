@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from residual_audio.analysis.aggregate import block_table, stage_table
-from residual_audio.analysis.attention_tables import attention_tables
-from residual_audio.analysis.description import describe_heads, top_clips
-from residual_audio.analysis.head_measures import (
-    HeadMeasures,
-    local_table,
-    measure_heads,
-    measure_units,
-    spectra_table,
-)
+from residual_audio.analysis.columns import join_columns
+from residual_audio.analysis.head_measures import local_table, measure_heads, spectra_table
 from residual_audio.analysis.head_statistics import head_statistics
-from residual_audio.analysis.intervals import dimension_curves, stage_intervals
-from residual_audio.analysis.pooling import pooling_table
+from residual_audio.analysis.parts import PARTS, Found, Material
 from residual_audio.analysis.result import Analysis
-from residual_audio.analysis.separability_tables import separability_tables
-from residual_audio.analysis.similarity_tables import fingerprint_table, head_similarity
 from residual_audio.analysis.source import Source
 from residual_audio.errors import InputError
+from residual_audio.progress import SILENT, Progress
 from residual_audio.table import Table
-
-PARTS = {
-    "projected": "dimension after W_O",
-    "tokens": "spectra over tokens",
-    "kernel": "kernel PCA and kernel dimension",
-    "units": "blocks, stages and embeddings",
-    "similarity": "spectra, subspaces and CKA between heads",
-    "separability": "Fisher, probes, silhouettes, activation by class",
-    "attention": "attention maps",
-    "pooling": "what mean pooling discards",
-    "clips": "clips at the ends of leading components",
-    "words": "words for leading directions",
-    "curves": "estimates against the number of clips",
-    "intervals": "bootstrap intervals of stage means",
-}
-"""What can be asked for besides the dimension of raw heads, which is always measured."""
 
 
 @dataclass(frozen=True)
@@ -81,99 +56,48 @@ class Options:
         return cls(frozenset(parts), kinds, seed)
 
 
-def analyse(
-    store: Source, options: Options | None = None, step: Callable[[str], None] = lambda part: None
-) -> Analysis:
-    """Everything a store can tell without its model. `step` is called before each part."""
+def analyse(store: Source, options: Options | None = None, progress: Progress = SILENT) -> Analysis:
+    """Everything a store can tell without its model."""
     options = options or Options()
     if not any(store.has(f"heads/{site}") for site in store.attention_sites):
         raise InputError("the store has no heads: extract with --capture heads")
-    step("dimension")
     measures = measure_heads(
         store,
         projected="projected" in options.parts,
         tokens="tokens" in options.parts,
         kernel="kernel" in options.parts,
         seed=options.seed,
+        progress=progress,
     )
-    heads = measures.table
-    tables = {"heads": heads, "blocks": block_table(heads), "stages": stage_table(heads)}
-    tables["spectra"] = spectra_table(measures)
-    tables["local_dimension"] = local_table(store, measures)
-    statistics = head_statistics(heads)
-    statistics["n_clips"] = len(store.clips)
     skipped: dict[str, str] = {}
     if "tokens" in options.parts and "token" not in measures.spectra:
         skipped["tokens"] = "moments over tokens were not captured (--capture …,moments)"
-    for part, work in _parts(store, options, measures, tables, statistics).items():
-        if part in options.parts:
-            step(part)
+    material = Material(store, measures, options.units, options.seed, options.n_resamples, progress)
+    found = []
+    for part in PARTS.values():
+        if part.name in options.parts and part.make is not None:
             try:
-                work()
+                found.append(part.make(material))
             except InputError as error:  # not captured, no labels …; a damaged store is an error
-                skipped[part] = str(error)
-    return Analysis(tables, statistics, skipped)
+                skipped[part.name] = str(error)
+    return _assemble(material, found, skipped)
 
 
-def _parts(
-    store: Source,
-    options: Options,
-    measures: HeadMeasures,
-    tables: dict[str, Table],
-    statistics: dict[str, Any],
-) -> dict[str, Callable[[], None]]:
-    """Part → what it adds to the tables and statistics."""
-    seed = options.seed
-
-    def units() -> None:
-        kinds = tuple(kind for kind in options.units if kind != "heads")
-        found = measure_units(store, kinds, seed)
-        if found is None:
-            raise InputError("neither blocks nor stages were captured")
-        tables["units"] = found
-
-    def similarity() -> None:
-        tables["similarity"], statistics["similarity"] = head_similarity(store, measures)
-        tables["fingerprints"] = fingerprint_table(measures, seed)
-
-    def separability() -> None:
-        tables["fisher"], tables["class_activation"] = separability_tables(store, seed=seed)
-
-    def attention() -> None:
-        tables.update(attention_tables(store, seed))
-
-    def pooling() -> None:
-        tables["pooling"] = pooling_table(store)
-
-    def clips() -> None:
-        tables["top_clips"] = top_clips(store)
-
-    def words() -> None:
-        tables["descriptions"] = describe_heads(store, seed=seed)
-
-    def curves() -> None:
-        tables["dimension_vs_n"] = dimension_curves(store, seed=seed)
-
-    def intervals() -> None:
-        ids, groups = store.clips["id"], store.clips["group"]
-        names = [str(i if g is None else g) for i, g in zip(ids, groups, strict=True)]
-        found = stage_intervals(
-            store, measures.log_ratio, n_resamples=options.n_resamples, seed=seed, groups=names
-        )
-        statistics["stage_intervals"] = found
-        tables["stages"] = with_intervals(tables["stages"], found)
-
-    return {
-        "units": units,
-        "similarity": similarity,
-        "separability": separability,
-        "attention": attention,
-        "pooling": pooling,
-        "clips": clips,
-        "words": words,
-        "curves": curves,
-        "intervals": intervals,
-    }
+def _assemble(material: Material, parts: list[Found], skipped: dict[str, str]) -> Analysis:
+    """One set of tables: heads with all that is known of each, then their means, then the rest."""
+    made = {table.name: table for part in parts for table in part.tables}
+    found: dict[str, Any] = {key: value for part in parts for key, value in part.statistics.items()}
+    heads = material.measures.table
+    if "fisher" in made:
+        heads = join_columns(heads, made["fisher"])
+    stages = stage_table(heads)
+    if "stage_intervals" in found:
+        stages = with_intervals(stages, found["stage_intervals"])
+    tables = {"heads": heads, "blocks": block_table(heads), "stages": stages}
+    tables["spectra"] = spectra_table(material.measures)
+    tables["local_dimension"] = local_table(material.store, material.measures)
+    statistics = head_statistics(heads) | {"n_clips": len(material.store.clips)} | found
+    return Analysis(tables | made, statistics, skipped)
 
 
 def with_intervals(stages: Table, intervals: dict[str, dict[str, list[float]]]) -> Table:

@@ -19,6 +19,7 @@ from residual_audio.metrics.attention import (
 )
 from residual_audio.metrics.estimators import of_spectrum
 from residual_audio.metrics.validate import Array
+from residual_audio.progress import SILENT, Progress
 from residual_audio.table import Table, from_rows
 from residual_audio.types import Site
 
@@ -26,13 +27,20 @@ SAMPLE_SIZES = (8, 16, 32, 64, 128, 256, 512)
 STATISTICS = ("entropy", "distance", "distance_rows", "distance_cols")
 
 
-def attention_tables(store: Source, seed: int = 0) -> dict[str, Table]:
+def attention_tables(store: Source, seed: int = 0, progress: Progress = SILENT) -> dict[str, Table]:
     """`attention` (a row a head), `attention_stages`, `attention_sample` (dimension against n)."""
     sites = [s for s in store.attention_sites if store.has(f"attention/{s}/entropy")]
     if not sites:
         raise InputError("attention was not captured: extract with --capture …,attention")
     n_maps = _equal_number(store, sites)
-    found = on_cores(lambda site: _one_site(store, site, n_maps, seed), sites)
+    progress.step("analyse: attention", len(sites), "sites")
+
+    def one(site: Site) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+        made = _one_site(store, site, n_maps, seed)
+        progress.advance()
+        return made
+
+    found = on_cores(one, sites)
     rows = [row for part, _ in found for row in part]
     curves = [row for _, part in found for row in part]
     notes = (
@@ -55,7 +63,7 @@ def attention_tables(store: Source, seed: int = 0) -> dict[str, Table]:
     return tables
 
 
-def _maps(store: Source, site: object) -> Array | None:
+def _maps(store: Source, site: Site) -> Array | None:
     name = f"attention/{site}/maps"
     return np.asarray(store.array(name)) if store.has(name) else None
 

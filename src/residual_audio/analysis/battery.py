@@ -6,9 +6,8 @@ come from the d × d covariance, everything nonlinear from one exact neighbour s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from residual_audio.metrics.estimators import of_neighbours, of_spectrum
 from residual_audio.metrics.neighbours import Distances, neighbour_distances
 from residual_audio.metrics.spectra import eigenspectrum, kept_share
 from residual_audio.metrics.validate import Array, as_heads, check_finite
+from residual_audio.progress import SILENT, Progress
 
 N_NEIGHBOURS = 20
 MAX_SEARCHED = 20_000
@@ -45,13 +45,13 @@ def measure(
     *,
     transform: Array | None = None,
     k: int = N_NEIGHBOURS,
-    units: Sequence[Any] | None = None,
-    clips: Sequence[Any] | None = None,
+    units: Sequence[str] | None = None,
+    clips: Sequence[str] | None = None,
     nonlinear: bool = True,
     seed: int = 0,
-    advance: Callable[[int], None] = lambda n: None,
+    progress: Progress = SILENT,
 ) -> Battery:
-    """Measure units [unit, clip, d], on all cores.
+    """Measure units [unit, clip, d], on all cores; `progress` advances by unit.
 
     transform [unit, d, m]: the isometry of a projection, to measure what comes after it.
     k: neighbours of the MLE estimate. Beyond `MAX_SEARCHED` clips neighbours are searched in a
@@ -79,7 +79,7 @@ def measure(
             columns |= found
             if sampled is not None:
                 columns |= _spread(cloud, root, k, np.array_split(drawn, 2))
-        advance(len(cloud))
+        progress.advance(len(cloud))
         return columns, spectra, log_ratio, local
 
     # a few heads a job save calls; fewer where there are not enough heads for all cores

@@ -7,8 +7,8 @@ where texts live; its leading directions are described by a few dictionary entri
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,19 +25,23 @@ from residual_audio.metrics.pursuit import (
 )
 from residual_audio.metrics.spectra import fit_spectrum
 from residual_audio.metrics.validate import Array
+from residual_audio.progress import SILENT, Progress
 from residual_audio.table import Table, from_rows
 from residual_audio.types import Head
 
-Advance = Callable[[int], None]
 N_ENTRIES = 5
 N_DRAWS = 100
 
 
-def top_clips(store: Source, n_components: int = 2, n_clips: int = 5) -> Table:
+def top_clips(
+    store: Source, n_components: int = 2, n_clips: int = 5, progress: Progress = SILENT
+) -> Table:
     """The clips furthest along + and − each leading component of every head."""
     ids, labels = clip_ids(store), store.clips["label"]
     rows = []
+    progress.step("analyse: clips", len(store.attention_sites), "sites")
     for part in each_site(store):
+        progress.advance()
         spectra = on_cores(fit_spectrum, list(part.x))
         for name, cloud, spectrum in zip(part.names, part.x, spectra, strict=True):
             scores = (cloud.astype(np.float64) - spectrum.mean) @ spectrum.basis[:n_components].T
@@ -76,65 +80,81 @@ def joint_derivative(store: Source, n_clips: int = 32, seed: int = 0) -> tuple[A
     return derivative, float(1 - (rest**2).sum() / (joint**2).sum())
 
 
-def describe_heads(
-    store: Source,
-    *,
-    n_components: int = 2,
-    seed: int = 0,
-    advance: Advance = lambda n: None,
-) -> Table:
-    """Words for both directions of the leading components of every head's direct contribution."""
+@dataclass(frozen=True)
+class Dictionary:
+    """Texts to describe directions with, and how well random directions are described by them."""
+
+    texts: Sequence[str]
+    rows: Array
+    """[entry, d], centred, unit length."""
+    fits: Array
+    """[draw], cosine of each random direction with its description."""
+    likeness: Array
+    """[draw], mean cosine between the entries nearest to each random direction."""
+
+    def row(self, direction: Array) -> dict[str, object]:
+        """Words for a direction, and how far they stand out from those of random ones."""
+        found = matching_pursuit(direction, self.rows, N_ENTRIES)
+        alike = coherence(direction, self.rows, N_ENTRIES)
+        return {
+            "texts": "; ".join(self.texts[i] for i in found.entries),
+            "fit": found.fit,
+            "fit_z": float((found.fit - self.fits.mean()) / self.fits.std()),
+            "coherence": alike,
+            "coherence_z": float((alike - self.likeness.mean()) / self.likeness.std()),
+        }
+
+    def notes(self) -> tuple[str, ...]:
+        return (
+            f"{len(self.texts)} dictionary entries; {N_ENTRIES} at most are chosen",
+            f"fit: cosine of the direction with its description; random directions reach "
+            f"{self.fits.mean():.3f} ± {self.fits.std():.3f}, fit_z counts from there",
+            f"coherence: mean cosine between the {N_ENTRIES} entries nearest to the direction; "
+            f"random directions reach {self.likeness.mean():.3f} ± {self.likeness.std():.3f}",
+        )
+
+
+def read_dictionary(store: Source, seed: int = 0) -> Dictionary:
+    """The texts of a store, with what chance reaches on them."""
     if not store.has_text:
         raise InputError("the model has no text side: no words to describe heads with")
     texts, embeddings = store.texts()
     if embeddings is None or len(texts) < 2 * N_ENTRIES:
         raise InputError("the store has no text dictionary to describe heads with")
+    rows = centre_dictionary(embeddings)
+    draws = random_directions(rows, N_DRAWS, np.random.default_rng(seed))
+    fits = np.array([matching_pursuit(v, rows, N_ENTRIES).fit for v in draws])
+    return Dictionary(texts, rows, fits, np.array([coherence(v, rows, N_ENTRIES) for v in draws]))
+
+
+def describe_heads(
+    store: Source, *, n_components: int = 2, seed: int = 0, progress: Progress = SILENT
+) -> Table:
+    """Words for both directions of the leading components of every head's direct contribution."""
+    dictionary = read_dictionary(store, seed)
     if not any(name.startswith("direct/") for name in store.names):
         raise InputError("the direct path was not captured: extract with --capture …,direct")
-    dictionary = centre_dictionary(embeddings)
     if store.joint is None:
         raise InputError("the joint head does not read the latent: heads cannot be put in words")
     derivative, linearity = joint_derivative(store, seed=seed)
     parts = Contributions(store, keep=False)
-    rng = np.random.default_rng(seed)
-    draws = random_directions(dictionary, N_DRAWS, rng)
-    null = np.array([matching_pursuit(v, dictionary, N_ENTRIES).fit for v in draws])
-    chance = np.array([coherence(v, dictionary, N_ENTRIES) for v in draws])
 
-    def one(head: Head) -> list[dict[str, Any]]:
+    def one(head: Head) -> list[dict[str, object]]:
         contribution = np.asarray(parts.head(head), dtype=np.float64)
         spectrum = fit_spectrum(contribution @ derivative)
         total = spectrum.eigenvalues.sum()
-        rows = []
+        rows: list[dict[str, object]] = []
         for c in range(n_components if total > 0 else 0):
-            for sign in ("+", "-"):
-                direction = spectrum.basis[c] * (1 if sign == "+" else -1)
-                found = matching_pursuit(direction, dictionary, N_ENTRIES)
-                alike = coherence(direction, dictionary, N_ENTRIES)
-                rows.append(
-                    {
-                        "head_id": str(head),
-                        "component": c + 1,
-                        "sign": sign,
-                        "share": float(spectrum.eigenvalues[c] / total),
-                        "texts": "; ".join(texts[i] for i in found.entries),
-                        "fit": found.fit,
-                        "fit_z": float((found.fit - null.mean()) / null.std()),
-                        "coherence": alike,
-                        "coherence_z": float((alike - chance.mean()) / chance.std()),
-                    }
-                )
-        advance(1)
+            share = float(spectrum.eigenvalues[c] / total)
+            for sign, direction in (("+", spectrum.basis[c]), ("-", -spectrum.basis[c])):
+                place = {"head_id": str(head), "component": c + 1, "sign": sign, "share": share}
+                rows.append(place | dictionary.row(direction))
+        progress.advance()
         return rows
 
     heads = [head for site in store.attention_sites for head in site.heads]
+    progress.step("analyse: words", len(heads), "heads")
     rows = [row for found in on_cores(one, heads) for row in found]
-    notes = (
-        f"{len(texts)} dictionary entries; {N_ENTRIES} at most are chosen",
-        f"fit: cosine of the direction with its description; random directions reach "
-        f"{null.mean():.3f} ± {null.std():.3f}, fit_z counts from there",
-        f"coherence: mean cosine between the {N_ENTRIES} entries nearest to the direction; random "
-        f"directions reach {chance.mean():.3f} ± {chance.std():.3f}",
-        f"the joint head is replaced by its mean derivative (R² {linearity:.3f} over clips)",
-    )
+    bent = f"the joint head is replaced by its mean derivative (R² {linearity:.3f} over clips)"
+    notes = (*dictionary.notes(), bent)
     return from_rows("descriptions", rows, "Words for what heads contribute.", notes)

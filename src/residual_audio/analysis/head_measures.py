@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +20,9 @@ from residual_audio.metrics.spectra import (
     spectrum_of_covariance,
 )
 from residual_audio.metrics.validate import Array
+from residual_audio.progress import SILENT, Progress
 from residual_audio.table import Table, from_rows
 
-Advance = Callable[[int], None]
 N_KERNEL_CLIPS = 300
 
 
@@ -48,17 +47,20 @@ def measure_heads(
     nonlinear: bool = True,
     kernel: bool = False,
     seed: int = 0,
-    advance: Advance = lambda n: None,
+    progress: Progress = SILENT,
 ) -> HeadMeasures:
     """Every estimate of every head, one site in memory at a time."""
     columns: list[dict[str, Array]] = []
     spectra: dict[str, list[Array]] = {"raw": []}
     ratios, local, clips = [], [], clip_ids(store)
     tokens = tokens and all(store.has(f"moments/{site}/mean") for site in store.attention_sites)
+    n_heads = sum(site.n_heads for site in store.attention_sites)
+    progress.step("analyse: dimension", n_heads * (1 + projected), "heads")
     for part in each_site(store):
         raw = measure(
-            part.x, units=part.names, clips=clips, nonlinear=nonlinear, seed=seed, advance=advance
-        )
+            part.x, units=part.names, clips=clips, nonlinear=nonlinear, seed=seed,
+            progress=progress,
+        )  # fmt: skip
         found = {"head_id": np.array(part.names, dtype=object)} | raw.columns
         spectra["raw"] += list(raw.spectra)
         ratios.append(raw.log_ratio)
@@ -69,7 +71,7 @@ def measure_heads(
                 transform=isometry(part.w_out),
                 nonlinear=nonlinear,
                 seed=seed,
-                advance=advance,
+                progress=progress,
             )
             found |= {f"projected_{k}": v for k, v in after.columns.items() if k not in _SHARED}
             spectra.setdefault("projected", []).extend(after.spectra)
@@ -185,20 +187,21 @@ def local_table(store: Source, measures: HeadMeasures) -> Table:
 
 
 def measure_units(
-    store: Source, kinds: tuple[str, ...], seed: int = 0, advance: Advance = lambda n: None
+    store: Source, kinds: tuple[str, ...], seed: int = 0, progress: Progress = SILENT
 ) -> Table | None:
     """Blocks (stream, attention, MLP), stages, latent and joint embedding, one row each."""
     wanted = [n for n in store.names if n.split("/")[0] in kinds]
     wanted += [n for n in ("embedding/latent", "embedding/joint") if store.has(n)]
     rows, clips = [], clip_ids(store)
+    progress.step("analyse: units", len(wanted), "units")
     for name in wanted:
         x = np.asarray(store.array(name))
         if x.ndim != 2:
+            progress.advance()
             continue
-        found = measure(x[None], units=[name], clips=clips, seed=seed)
+        found = measure(x[None], units=[name], clips=clips, seed=seed, progress=progress)
         row = {"unit": name, "kind": name.split("/")[0], "width": x.shape[1]}
         rows.append(row | {key: values[0] for key, values in found.columns.items()})
-        advance(1)
     if not rows:
         return None
     caption = "Dimension of residual streams, attention and MLP outputs, stages and embeddings."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from residual_audio.metrics.dimension import two_nn_of_ratios
 from residual_audio.metrics.estimators import DIMENSIONS, of_spectrum
 from residual_audio.metrics.spectra import spectrum_of_covariance
 from residual_audio.metrics.validate import Array
+from residual_audio.progress import SILENT, Progress
 from residual_audio.table import Table, from_rows
 
-Advance = Callable[[int], None]
 CURVE_METRICS = tuple(estimator.name for estimator in DIMENSIONS)
 
 
@@ -49,6 +49,7 @@ def stage_intervals(
     level: float = 0.95,
     seed: int = 0,
     groups: Sequence[str] | None = None,
+    progress: Progress = SILENT,
 ) -> dict[str, dict[str, list[float]]]:
     """Interval of each stage mean, had other clips been drawn: metric → stage → [low, high].
 
@@ -62,6 +63,7 @@ def stage_intervals(
     draws = [np.repeat(items, row) for row in counts]
     found: dict[str, dict[str, list[Array]]] = {}
     first = 0
+    progress.step("analyse: intervals", len(store.attention_sites), "sites")
     for part in each_site(store):
         stage = f"s{part.site.stage}"
         metrics = of_spectrum(resampled_spectra(part.x, counts))
@@ -71,6 +73,7 @@ def stage_intervals(
             metrics["twonn"] = _resampled_two_nn(ratios, draws)
         for name, values in metrics.items():  # head, resample
             found.setdefault(name, {}).setdefault(stage, []).append(values)
+        progress.advance()
     out: dict[str, dict[str, list[float]]] = {}
     for name, stages in found.items():
         out[name] = {}
@@ -94,7 +97,7 @@ def dimension_curves(
     n_repeats: int = 3,
     max_heads: int = 8,
     seed: int = 0,
-    advance: Advance = lambda n: None,
+    progress: Progress = SILENT,
 ) -> Table:
     """Stage means of random subsets of the clips: every estimator is biased when clips are few.
 
@@ -109,6 +112,7 @@ def dimension_curves(
         for repeat in range(n_repeats if size < n else 1)
     ]
     values: dict[tuple[int, int, str, str], list[float]] = {}
+    progress.step("analyse: curves", len(store.attention_sites), "sites")
     for part in each_site(store):
         chosen = np.unique(np.linspace(0, len(part.x) - 1, min(max_heads, len(part.x))).astype(int))
         for size, repeat, clips in subsets:
@@ -116,7 +120,7 @@ def dimension_curves(
             for name in CURVE_METRICS:
                 key = (size, repeat, f"s{part.site.stage}", name)
                 values.setdefault(key, []).extend(found[name].tolist())
-        advance(1)
+        progress.advance()
     rows = []
     for size in sizes:
         stages = dict.fromkeys(key[2] for key in values if key[0] == size)

@@ -9,14 +9,17 @@ from residual_audio.engine.jobs import on_cores
 from residual_audio.errors import InputError
 from residual_audio.metrics.tensor import MODES, PARTS, higher_order_svd, variance_shares
 from residual_audio.metrics.validate import Array
+from residual_audio.progress import SILENT, Progress
 from residual_audio.table import Table
 
 
-def pooling_table(store: Source) -> Table:
+def pooling_table(store: Source, progress: Progress = SILENT) -> Table:
     """One row a head: shares of the variance, and ranks of the higher-order SVD."""
     columns: list[dict[str, Array]] = []
     n_sample = 0
+    progress.step("analyse: pooling", len(store.attention_sites), "sites")
     for part in each_site(store):
+        progress.advance()
         if not store.has(f"tokens/{part.site}/split"):
             continue
         split = np.moveaxis(np.asarray(store.array(f"tokens/{part.site}/split")), 1, 0)

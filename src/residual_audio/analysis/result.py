@@ -21,6 +21,19 @@ class Analysis:
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Part → why it could not be made."""
 
+    @property
+    def heads(self) -> Table:
+        """One row a head: every estimate, with what classes say of it where clips have labels."""
+        return self.tables["heads"]
+
+    @property
+    def blocks(self) -> Table:
+        return self.tables["blocks"]
+
+    @property
+    def stages(self) -> Table:
+        return self.tables["stages"]
+
 
 def analyse_head_table(heads: Table) -> Analysis:
     """Every table and statistic that follows from a per-head table alone."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,20 +11,20 @@ from residual_audio.data.splits import grouped_folds
 from residual_audio.engine.jobs import on_cores
 from residual_audio.errors import DatasetError, InputError
 from residual_audio.metrics.bootstrap import bootstrap_mean
+from residual_audio.metrics.estimators import of_labels
 from residual_audio.metrics.separability import (
+    LabelledUnits,
     class_activation,
     class_codes,
     fisher,
-    linear_probe,
     selectivity,
-    silhouette,
 )
 from residual_audio.metrics.spectra import isometry
 from residual_audio.metrics.validate import Array
+from residual_audio.progress import SILENT, Progress
 from residual_audio.table import Table
 from residual_audio.types import Clip
 
-Advance = Callable[[int], None]
 MAX_SILHOUETTE_CLIPS = 2000
 
 
@@ -68,13 +67,15 @@ def read_labels(store: Source, seed: int = 0) -> Labels:
 
 
 def separability_tables(
-    store: Source, *, seed: int = 0, advance: Advance = lambda n: None
+    store: Source, *, seed: int = 0, progress: Progress = SILENT
 ) -> tuple[Table, Table]:
     """`fisher` (one row a head) and `class_activation` (one row a head and class)."""
     labels = read_labels(store, seed)
     rng = np.random.default_rng(seed)
     sample = _sample(labels, rng)
     parts = []
+    n_heads = sum(site.n_heads for site in store.attention_sites)
+    progress.step("analyse: separability", n_heads, "heads")
     for part in each_site(store):
         x = part.x[:, labels.rows]
         jobs = [
@@ -84,7 +85,7 @@ def separability_tables(
         rows = on_cores(lambda job: _one_head(job[1], job[2], labels, sample), jobs)
         columns = {key: np.concatenate([row[key] for row in rows]) for key in rows[0]}
         parts.append({"head_id": np.array(part.names, dtype=object)} | columns)
-        advance(len(rows))
+        progress.advance(len(rows))
     columns = {key: np.concatenate([p[key] for p in parts]) for key in parts[0]}
     norms, deviations = columns.pop("norms"), columns.pop("deviations")
     correct = columns.pop("correct")
@@ -119,9 +120,8 @@ def _one_head(x: Array, root: Array, labels: Labels, sample: Array) -> dict[str,
     norms = class_activation(after, codes)
     deviations = class_activation(after, codes, centre=True)
     choice, preferred = selectivity(deviations)
-    out = {
-        "fisher_trace": fisher(x, codes),
-        "fisher_mean_ratio": fisher(x, codes, "mean_ratio"),
+    units = LabelledUnits(x, codes, labels.folds, sample)
+    out = of_labels(units) | {
         "projected_fisher_trace": fisher(after, codes),
         "selectivity": choice,
         "preferred": preferred,
@@ -129,13 +129,8 @@ def _one_head(x: Array, root: Array, labels: Labels, sample: Array) -> dict[str,
         "deviations": deviations,
         "correct": np.zeros((1, len(codes)), dtype=bool),
     }
-    few = codes[sample]
-    if len(np.unique(few)) > 1:
-        out["silhouette"] = silhouette(x[:, sample], few)
-    if labels.folds is not None:
-        probe = linear_probe(x, codes, labels.folds)
-        out["probe_accuracy"], out["correct"] = probe.accuracy, probe.correct
-        out["probe_chance"] = np.array([probe.chance])
+    if units.probe is not None:
+        out["correct"], out["probe_chance"] = units.probe.correct, np.array([units.probe.chance])
     return out
 
 

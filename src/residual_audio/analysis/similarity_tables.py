@@ -17,10 +17,14 @@ from residual_audio.metrics.similarity import (
 )
 from residual_audio.metrics.spectra import isometry, shares
 from residual_audio.metrics.validate import Array
+from residual_audio.progress import SILENT, Progress
 from residual_audio.table import Table
 
 N_DIRECTIONS = 5
 MAX_CKA_CLIPS = 4000
+
+Likeness = dict[str, float | dict[str, float]]
+"""Means within and across stages with the counts of pairs, and `by_stage`: `s0~s1` → mean."""
 
 
 def projected_bases(x: Array, w_out: Array, k: int = N_DIRECTIONS) -> Array:
@@ -41,11 +45,14 @@ def projected_bases(x: Array, w_out: Array, k: int = N_DIRECTIONS) -> Array:
     return out
 
 
-def head_similarity(store: Source, measures: HeadMeasures) -> tuple[Table, dict[str, Any]]:
+def head_similarity(
+    store: Source, measures: HeadMeasures, progress: Progress = SILENT
+) -> tuple[Table, dict[str, Likeness]]:
     """All pairs of heads, and what the pairs say about stages."""
     ids = measures.table["head_id"]
     stage = measures.table["stage"]
     n = len(ids)
+    progress.step("analyse: similarity", len(np.unique(stage)), "stages")
     matrices = {"spectral_cosine": spectral_cosine(np.nan_to_num(measures.spectra["raw"]))}
     parts = list(each_site(store))
     if len({part.x.shape[2] for part in parts}) == 1:
@@ -60,6 +67,7 @@ def head_similarity(store: Source, measures: HeadMeasures) -> tuple[Table, dict[
             [projected_bases(p.x, p.w_out) for p in parts if p.site.stage == int(s)]
         )
         subspace[np.ix_(members, members)] = subspace_similarity(bases)
+        progress.advance()
     matrices["subspace"] = subspace
     a, b = np.triu_indices(n, 1)
     columns = {"head_a": ids[a], "head_b": ids[b]} | {k: m[a, b] for k, m in matrices.items()}
@@ -69,7 +77,7 @@ def head_similarity(store: Source, measures: HeadMeasures) -> tuple[Table, dict[
     )
     table = Table("similarity", columns, "Similarity of every pair of heads.", (note,))
     return table, {
-        name: within_and_cross(matrix, stage) | {"by_stage": _by_stage(matrix, stage)}
+        name: {**within_and_cross(matrix, stage), "by_stage": _by_stage(matrix, stage)}
         for name, matrix in matrices.items()
     }
 

@@ -4,33 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from residual_audio.direct.joint import JointSource
+from residual_audio.direct.slot_maps import DirectSource
 from residual_audio.metrics.moments import Moments
 from residual_audio.metrics.validate import Array
+from residual_audio.store.clips import ClipTable
 from residual_audio.types import Head, Site
 
 
-class Source(Protocol):
+class Source(DirectSource, JointSource, Protocol):
     """The part of `residual_audio.store.Store` that the analysis reads."""
 
     @property
-    def sites(self) -> tuple[Site, ...]: ...
-    @property
     def attention_sites(self) -> tuple[Site, ...]: ...
     @property
-    def clips(self) -> Any: ...
+    def clips(self) -> ClipTable: ...
     @property
     def names(self) -> tuple[str, ...]: ...
     @property
     def has_text(self) -> bool: ...
-    @property
-    def joint(self) -> Any: ...
     def has(self, name: str) -> bool: ...
-    def array(self, name: str) -> Array: ...
-    def operator(self, name: str) -> Array: ...
     def heads(self, site: Site) -> Array: ...
     def w_out(self, site: Site) -> Array: ...
     def latent(self) -> Array: ...
@@ -61,6 +58,12 @@ def each_site(store: Source) -> Iterator[SiteHeads]:
         if store.has(f"heads/{site}"):
             x = np.ascontiguousarray(np.moveaxis(store.heads(site), 1, 0))
             yield SiteHeads(site, site.heads, x, np.asarray(store.w_out(site)))
+
+
+def clip_groups(store: Source) -> list[str]:
+    """The group of each clip, or its own name: what is drawn together in a bootstrap."""
+    ids, groups = store.clips["id"], store.clips["group"]
+    return [str(i if g is None else g) for i, g in zip(ids, groups, strict=True)]
 
 
 def clip_ids(store: Source) -> list[str]:

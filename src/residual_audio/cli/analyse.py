@@ -77,15 +77,13 @@ def _of_table(path: Path) -> Analysis:
 def _of_store(
     run: Path, metrics: str, units: str, labels: bool, seed: int, quiet: bool
 ) -> Analysis:
-    from residual_audio.analysis.analysis import PARTS, Options, analyse
+    from residual_audio.analysis.analysis import Options, analyse
     from residual_audio.store import open_store
 
     options = Options.of(_names(metrics), _names(units), labels, seed)
     store = open_store(run)
     with watching(quiet) as progress:
-        n_parts = len(options.parts - {"projected", "tokens", "kernel"}) + 1
-        progress.step("analyse", n_parts, "parts")
-        return analyse(store, options, lambda part: progress.advance(int(part in PARTS)))
+        return analyse(store, options, progress)
 
 
 def _names(text: str) -> list[str]:

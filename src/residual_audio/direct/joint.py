@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from residual_audio.errors import StoreError
+from residual_audio.store.about import JointInfo
 from residual_audio.store.tensors import Array
 from residual_audio.types import FloatArray
 
@@ -17,7 +18,7 @@ class JointSource(Protocol):
     """The part of a store that has the joint head."""
 
     @property
-    def joint(self) -> Mapping[str, Any] | None:
+    def joint(self) -> JointInfo | None:
         """Kind and configuration; None where the joint embedding does not read the latent."""
 
     def operator(self, name: str) -> Array:

@@ -13,15 +13,17 @@ from typing import Literal
 
 import numpy as np
 
-from residual_audio.metrics import dimension, spectra
+from residual_audio.metrics import dimension, separability, spectra
 from residual_audio.metrics.dimension import Estimate
 from residual_audio.metrics.neighbours import Distances
+from residual_audio.metrics.separability import LabelledUnits
 from residual_audio.metrics.validate import Array
 
-Quantity = Literal["dimension", "share", "entropy", "ratio"]
+Quantity = Literal["dimension", "share", "entropy", "ratio", "silhouette", "accuracy"]
 OfSpectrum = Callable[[Array], Array]
 OfNeighbours = Callable[[Distances], Estimate]
 OfColumns = Callable[..., Array]
+OfLabels = Callable[[LabelledUnits], Array | None]
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Estimator:
     columns: OfColumns | None = None
     """Needs other columns, those named in `reads` → [unit]."""
     reads: tuple[str, ...] = ()
+    labels: OfLabels | None = None
+    """Needs clips with classes → [unit]; None where these clips do not allow it."""
     summary: bool = True
     """Averaged over blocks and stages, tested and correlated; else only a column of unit tables."""
     panel: bool = True
@@ -59,11 +63,13 @@ class Estimator:
     """Its place in the stage table that papers print; 0 for none."""
 
     @property
-    def needs(self) -> Literal["spectrum", "neighbours", "columns"]:
+    def needs(self) -> Literal["spectrum", "neighbours", "columns", "labels"]:
         """What it is made from."""
         if self.spectrum is not None:
             return "spectrum"
-        return "neighbours" if self.neighbours is not None else "columns"
+        if self.neighbours is not None:
+            return "neighbours"
+        return "labels" if self.labels is not None else "columns"
 
     @property
     def heading(self) -> str:
@@ -115,6 +121,14 @@ ESTIMATORS: tuple[Estimator, ...] = (
               neighbours=dimension.method_of_moments),
     *(_gride(order) for order in (1, 2, 4, 8, 16)),
     Estimator("ln_ratio", "L/N", "ratio", decimals=2, columns=np.divide, reads=("pca_99", "twonn")),
+    Estimator("fisher_trace", "Fisher ratio", "ratio", r"$\mathrm{tr}\,S_B/\mathrm{tr}\,S_W$", 3,
+              "higher", labels=separability.fisher_trace),
+    Estimator("fisher_mean_ratio", "Fisher ratio by dimension", "ratio", decimals=3,
+              better="higher", labels=separability.fisher_mean_ratio, panel=False),
+    Estimator("silhouette", "Silhouette", "silhouette", decimals=3, better="higher",
+              labels=separability.sampled_silhouette),
+    Estimator("probe_accuracy", "Linear probe", "accuracy", decimals=3, better="higher",
+              labels=separability.probe_accuracy),
 )  # fmt: skip
 """In the order of columns and panels."""
 
@@ -153,3 +167,9 @@ def of_columns(columns: Mapping[str, Array], prefix: str = "") -> dict[str, Arra
                 values = estimator.columns(*(columns[name].astype(float) for name in names))
             out[prefix + estimator.name] = values
     return out
+
+
+def of_labels(units: LabelledUnits) -> dict[str, Array]:
+    """Every estimate that classes allow, as far as these clips do: column → [unit]."""
+    found = {e.name: e.labels(units) for e in ESTIMATORS if e.labels is not None}
+    return {name: values for name, values in found.items() if values is not None}

@@ -170,26 +170,34 @@ def _search(x: Array, rows: Array, precision: type, squared: Array, indices: Arr
         row, column = np.divmod(flat, width)
         counts = np.bincount(row, minlength=len(block))
         limit = threshold + norms[block] * (1 - epsilon)
-        proved = _refine(
-            x, block, row, column, counts, limit, squared, indices, cap=4 * (k + _GROUPS)
-        )
+        candidates = _Candidates(block, row, column, counts, limit)
+        proved = _refine(x, candidates, squared, indices, cap=4 * (k + _GROUPS))
         unproved.append(block[~proved])
     return np.concatenate(unproved)
 
 
-def _refine(
-    x: Array,
-    block: Array,
-    row: Array,
-    column: Array,
-    counts: Array,
-    limit: Array,
-    squared: Array,
-    indices: Array,
-    cap: int,
-) -> Array:
+@dataclass(frozen=True)
+class _Candidates:
+    """Points that may be among the nearest of each row of a block."""
+
+    block: Array
+    """[row], number of the point."""
+    row: Array
+    """[candidate], place of its point in the block, rising."""
+    column: Array
+    """[candidate], number of the neighbour."""
+    counts: Array
+    """[row], candidates of each."""
+    limit: Array
+    """[row], squared distance below which no other point lies."""
+
+
+def _refine(x: Array, found: _Candidates, squared: Array, indices: Array, cap: int) -> Array:
     """Distances of the candidates from differences in float64; which rows are thereby proved."""
     k = squared.shape[1]
+    block, row, column, counts, limit = (
+        found.block, found.row, found.column, found.counts, found.limit,
+    )  # fmt: skip
     usable = (counts >= k) & (counts <= cap) & np.isfinite(limit)
     if not usable.all():
         wanted = usable[row]
@@ -206,13 +214,13 @@ def _refine(
         names = np.full(table.shape, -1, dtype=np.int64)
         names[row, place] = column
         table = np.take_along_axis(table, order, axis=1)
-        found = np.take_along_axis(names, order, axis=1)
+        nearest = np.take_along_axis(names, order, axis=1)
     else:
         table = np.sort(table, axis=1)[:, :k]
     proved = usable & (table[:, k - 1] <= limit)
     squared[block[proved]] = table[proved]
     if indices.shape[1]:
-        indices[block[proved]] = found[proved]
+        indices[block[proved]] = nearest[proved]
     return proved
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -168,3 +169,43 @@ def silhouette(x: Array, codes: Array) -> Array:
             total += np.where(own[rows] > 1, np.nan_to_num(score), 0.0).sum()
         out[h] = total / len(z) if norms.sum() > 0 else np.nan
     return out
+
+
+@dataclass(frozen=True)
+class LabelledUnits:
+    """Units whose clips have classes, with what several estimates share worked out once."""
+
+    x: Array
+    """[unit, clip, d]"""
+    codes: Array
+    """[clip], class of each clip."""
+    folds: Array | None = None
+    """[clip]; None where the clips cannot be divided for a probe."""
+    sample: Array | None = None
+    """Clips that silhouettes are measured on, whose time grows as n²; None for all."""
+
+    @cached_property
+    def probe(self) -> ProbeScores | None:
+        return None if self.folds is None else linear_probe(self.x, self.codes, self.folds)
+
+
+def probe_accuracy(units: LabelledUnits) -> Array | None:
+    """Held-out accuracy of a linear probe of each unit alone; None without folds."""
+    return None if units.probe is None else units.probe.accuracy
+
+
+def sampled_silhouette(units: LabelledUnits) -> Array | None:
+    """Silhouette over the sampled clips; None where they are of one class."""
+    chosen = slice(None) if units.sample is None else units.sample
+    codes = units.codes[chosen]
+    return silhouette(units.x[:, chosen], codes) if len(np.unique(codes)) > 1 else None
+
+
+def fisher_trace(units: LabelledUnits) -> Array:
+    """tr S_B / tr S_W."""
+    return fisher(units.x, units.codes)
+
+
+def fisher_mean_ratio(units: LabelledUnits) -> Array:
+    """Mean of S_B / S_W over dimensions."""
+    return fisher(units.x, units.codes, "mean_ratio")

@@ -43,13 +43,13 @@ def extract_store(at: Workshop) -> str:
 
 def analyse_store(at: Workshop) -> Done:
     """Tables of every head, block and stage."""
-    from residual_audio.analysis.analysis import PARTS, Options, analyse
+    from residual_audio.analysis.analysis import Options, analyse
+    from residual_audio.analysis.parts import PARTS
     from residual_audio.report.write import write_analysis
 
     slow = {"kernel", "intervals", "curves"} if at.settings.quick else set()
     options = Options(parts=frozenset(PARTS) - slow, seed=at.settings.seed)
-    at.progress.step("analyse", len(options.parts - {"projected", "tokens", "kernel"}), "parts")
-    analysis = analyse(at.store, options, lambda part: at.progress.advance(int(part in PARTS)))
+    analysis = analyse(at.store, options, at.progress)
     n_heads, n_tables = len(analysis.tables["heads"]), len(analysis.tables)
     return Done(write_analysis(analysis, at.out), f"{n_heads} heads, {n_tables} tables")
 

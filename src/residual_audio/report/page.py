@@ -49,7 +49,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Part:
+class PagePart:
     """One section of the page with what was found for it."""
 
     section: Section
@@ -80,7 +80,7 @@ class Page:
     facts: list[tuple[str, str]]
     warnings: list[str]
     scores: list[ScoreRow]
-    parts: list[Part]
+    parts: list[PagePart]
     previews: list[dict[str, Any]] = field(default_factory=list)
     provenance: str = ""
     version: str = __version__
@@ -153,7 +153,7 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, str]]:
     return [*facts, ("weights sha256", f"{str(sha)[:16]}…")] if sha else facts
 
 
-def _part(run: Path, section: Section, figures: Sequence[str]) -> Part:
+def _part(run: Path, section: Section, figures: Sequence[str]) -> PagePart:
     pictures = [
         _figure(run / "figures" / f"{name}.png")
         for name in figures
@@ -164,7 +164,7 @@ def _part(run: Path, section: Section, figures: Sequence[str]) -> Part:
         for name in section.tables
         if (run / "tables" / f"{name}.csv").is_file()
     ]
-    return Part(section, pictures, tables)
+    return PagePart(section, pictures, tables)
 
 
 def _figure(path: Path) -> Picture:

@@ -143,23 +143,20 @@ def attention_rows(stages: Table) -> Printed:
 
 
 def fisher_rows(fisher: Table, n: int = 10) -> Printed:
-    """The heads that separate the classes best."""
+    """The heads that separate the classes best: by held-out probe, by Fisher ratio without one."""
     columns = [("fisher_trace", "Fisher", 3), ("probe_accuracy", "Probe", 3),
                ("silhouette", "Silhouette", 3), ("selectivity", "Selectivity", 3)]  # fmt: skip
     columns = [c for c in columns if c[0] in fisher]
-    best = sorted(fisher.rows(), key=lambda row: -_or_low(row["fisher_trace"]))[:n]
+    judge = BY_NAME["probe_accuracy" if "probe_accuracy" in fisher else "fisher_trace"]
+    best = fisher.top(judge.name, n)
     rows = [
         (
             row["head_id"],
             *(number(row[name], places) for name, _, places in columns),
             str(row["preferred_class"]).replace("_", " "),
         )
-        for row in best
+        for row in best.rows()
     ]
     header = ("Head", *(text for _, text, _ in columns), "Moved most by")
-    caption = f"The {len(rows)} heads that separate the classes best."
+    caption = f"The {len(rows)} heads that separate the classes best, by {judge.label}."
     return Printed("fisher_top", header, header, tuple(rows), caption)
-
-
-def _or_low(value: float) -> float:
-    return value if value == value else float("-inf")  # NaN sorts last

@@ -51,6 +51,15 @@ class StoreSize:
     """Shards, index and fixed matrices together."""
 
 
+class JointInfo(TypedDict):
+    """The joint head whose parameters lie among the operators."""
+
+    kind: str
+    config: dict[str, int]
+    norm_eps: dict[str, float]
+    """`joint/<norm>` → ε."""
+
+
 class ArraySpec(TypedDict, total=False):
     """One array of a store."""
 

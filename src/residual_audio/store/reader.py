@@ -16,6 +16,7 @@ from residual_audio.store import clips as clip_index
 from residual_audio.store.about import (
     ArraySpec,
     DatasetInfo,
+    JointInfo,
     ModelInfo,
     Partial,
     RunInfo,
@@ -256,7 +257,7 @@ class Store:
         return self.operator(f"b_out/{self.site(site)}")
 
     @property
-    def joint(self) -> dict[str, Any] | None:
+    def joint(self) -> JointInfo | None:
         """Kind and configuration of the joint head; None where it does not read the latent."""
         return self.manifest["joint"]
 

@@ -10,11 +10,12 @@ import pytest
 from analysis_store import CLASSES, SITES, FakeStore
 from scipy.linalg import subspace_angles
 
-from residual_audio.analysis.analysis import PARTS, Options, analyse
+from residual_audio.analysis.analysis import Options, analyse
 from residual_audio.analysis.attention_tables import attention_tables
 from residual_audio.analysis.description import describe_heads, joint_derivative
 from residual_audio.analysis.head_measures import measure_heads
 from residual_audio.analysis.intervals import resampled_spectra, stage_intervals
+from residual_audio.analysis.parts import PARTS
 from residual_audio.analysis.result import Analysis
 from residual_audio.analysis.separability_tables import read_labels
 from residual_audio.analysis.similarity_tables import projected_bases
@@ -24,6 +25,7 @@ from residual_audio.metrics.dimension import local_dimension, two_nn
 from residual_audio.metrics.neighbours import neighbour_distances
 from residual_audio.metrics.separability import fisher
 from residual_audio.metrics.spectra import eigenspectrum, participation_ratio
+from residual_audio.progress import Progress
 from residual_audio.report.table_files import read_parquet
 from residual_audio.report.write import write_analysis
 from residual_audio.types import Site
@@ -134,6 +136,40 @@ def test_separability_matches_the_metric_and_keeps_groups_whole(
     after = store.heads(SITES[0])[:, 0].astype(np.float64) @ store.w_out(SITES[0])[0]
     norms = np.linalg.norm(after, axis=1)
     assert activation["norm"][0] == pytest.approx(norms[labels.codes == 0].mean(), rel=1e-6)
+
+
+def test_heads_are_found_by_what_they_know_of_classes(analysis: Analysis) -> None:
+    fisher_table = analysis.tables["fisher"]
+    best = analysis.heads.top("fisher_trace", 3)
+    order = np.argsort(-fisher_table["fisher_trace"])[:3]
+    assert best["head_id"].tolist() == fisher_table["head_id"][order].tolist()
+    for name in set(fisher_table.columns) - {"head_id", "preferred_class"}:
+        np.testing.assert_array_equal(analysis.heads[name], fisher_table[name])
+    stage_0 = analysis.heads.where(analysis.heads["stage"] == 0)
+    means = analysis.stages["probe_accuracy_mean"]
+    assert means[0] == pytest.approx(stage_0["probe_accuracy"].mean())
+    assert analysis.statistics["metrics"]["silhouette"]["anova"]["n"] == N_HEADS
+    assert "fisher_trace" not in analyse(FakeStore(), Options(parts=frozenset())).heads
+
+
+def test_progress_counts_to_the_end_of_every_step(store: FakeStore) -> None:
+    class Counted(Progress):
+        def __init__(self) -> None:
+            self.steps: dict[str, list[int]] = {}
+
+        def step(self, name: str, total: int | None = None, unit: str = "clips") -> None:
+            assert total is not None
+            self.steps[name] = self.now = [0, total]
+
+        def advance(self, n: int = 1) -> None:
+            self.now[0] += n
+
+    progress = Counted()
+    analyse(store, Options(), progress)
+    made = {f"analyse: {part.name}" for part in PARTS.values() if part.make is not None}
+    assert set(progress.steps) == made | {"analyse: dimension"}
+    for name, (done, total) in progress.steps.items():
+        assert done == total, name
 
 
 def test_official_folds_are_used_where_all_clips_have_one() -> None:
