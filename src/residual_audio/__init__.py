@@ -1,40 +1,63 @@
 """ResiDual Audio: look inside CLAP audio encoders, reweight their heads, measure if it helped.
 
-import residual_audio as ra
-model = ra.load_model("nano")
-audio = model.embed_audio(["dog.wav", "rain.flac"])     # n × d, unit length
-text = model.embed_text(["a dog barking", "rain"])
+>>> import residual_audio as ra
+>>> model = ra.load_model("nano")
+>>> model.embed_text(["a dog barking", "rain"]).shape
+(2, 256)
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from residual_audio.capture.cache import Cache as Cache
     from residual_audio.data.registry import load_dataset as load_dataset
+    from residual_audio.errors import ResidualAudioError as ResidualAudioError
     from residual_audio.extraction.extraction import extract as extract
+    from residual_audio.passes.edits import mean as mean
+    from residual_audio.passes.edits import patch as patch
+    from residual_audio.passes.edits import scale as scale
+    from residual_audio.passes.edits import zero as zero
     from residual_audio.store import open_store as open_store
+    from residual_audio.surface.model import Model as Model
     from residual_audio.surface.model import load_model as load_model
+    from residual_audio.types import Clip as Clip
+    from residual_audio.types import Gains as Gains
+    from residual_audio.types import Head as Head
+    from residual_audio.types import Result as Result
+    from residual_audio.types import Score as Score
+    from residual_audio.types import Site as Site
+    from residual_audio.types import Spectrum as Spectrum
 
 __version__ = "0.1.0"
 
-# Loaded on first use, so that importing the package costs nothing.
+# Loaded on first use, so that importing the package costs nothing. A new name is one line here and
+# one above.
 _WHERE = {
-    "load_model": "residual_audio.surface.model",
-    "load_dataset": "residual_audio.data.registry",
-    "extract": "residual_audio.extraction.extraction",
-    "open_store": "residual_audio.store",
+    "Cache": "residual_audio.capture.cache",
     "Clip": "residual_audio.types",
     "Gains": "residual_audio.types",
     "Head": "residual_audio.types",
+    "Model": "residual_audio.surface.model",
+    "ResidualAudioError": "residual_audio.errors",
     "Result": "residual_audio.types",
     "Score": "residual_audio.types",
     "Site": "residual_audio.types",
     "Spectrum": "residual_audio.types",
-    "ResidualAudioError": "residual_audio.errors",
+    "extract": "residual_audio.extraction.extraction",
+    "load_dataset": "residual_audio.data.registry",
+    "load_model": "residual_audio.surface.model",
+    "mean": "residual_audio.passes.edits",
+    "open_store": "residual_audio.store",
+    "patch": "residual_audio.passes.edits",
+    "scale": "residual_audio.passes.edits",
+    "zero": "residual_audio.passes.edits",
 }
-__all__ = ["__version__", *_WHERE]
+__all__ = sorted(["__version__", *_WHERE])
 
 
 def __getattr__(name: str) -> Any:
@@ -45,3 +68,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+class _Surface(ModuleType):
+    """A folder of the package never hides the function of the same name (`ra.patching`)."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _WHERE and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Surface

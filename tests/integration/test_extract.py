@@ -127,7 +127,9 @@ def test_batch_size_and_threads_do_not_change_results(tmp_path, model, dataset) 
 def test_embeddings_are_those_of_the_model(tmp_path, model, dataset) -> None:
     store = run(model, dataset, tmp_path).store
     waves = [dataset.read(clip, model.sample_rate_hz) for clip in dataset.clips]
-    np.testing.assert_allclose(store.embedding(), model.embed_audio(waves), atol=1e-6)
+    np.testing.assert_allclose(
+        store.embedding(), model.embed_audio(waves, sample_rate=model.sample_rate_hz), atol=1e-6
+    )
 
 
 def test_float64_contributions_sum_to_the_latent(tmp_path, dataset) -> None:

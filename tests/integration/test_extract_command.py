@@ -247,7 +247,9 @@ def test_encoder_that_reads_clips_of_any_length(tmp_path, dataset) -> None:
     error = np.abs(Contributions(store).total() - latent).max() / np.abs(latent).max()
     assert error < 1e-5
     waves = [mixed.read(clip, 8000) for clip in mixed.clips]
-    np.testing.assert_allclose(store.embedding(), vit.embed_audio(waves), atol=1e-5)
+    np.testing.assert_allclose(
+        store.embedding(), vit.embed_audio(waves, sample_rate=vit.sample_rate_hz), atol=1e-5
+    )
     site = store.attention_sites[0]
     # maps of the first clip's size only, and rows that are of that length
     maps, at = (store.array(f"attention/{site}/{name}") for name in ("maps", "maps_at"))

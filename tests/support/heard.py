@@ -12,4 +12,5 @@ from residual_audio.surface.model import Model
 
 
 def embed_audio(model: AudioTextModel, items: Sequence[Any], **options: Any) -> np.ndarray:
-    return Model.of(model).embed_audio(items, **options)
+    given = {"sample_rate": model.sample_rate_hz, **options}
+    return Model.of(model).embed_audio(items, **given)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor
 
@@ -30,6 +32,12 @@ class Direct(Kind):
         self._maps = [slots.flatten(0, 1) for slots in compose(self._path.steps.steps)]
         self._first = encoder.sites[0]
         self.begin([])
+
+    def twin(self) -> Direct:
+        """Shares the fixed matrices, not what a run fills."""
+        twin = copy.copy(self)
+        twin.begin([])
+        return twin
 
     def begin(self, clips: list[int]) -> None:
         super().begin(clips)

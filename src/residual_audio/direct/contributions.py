@@ -69,6 +69,19 @@ class Contributions(Mapping[str, FloatArray]):
     def n_clips(self) -> int:
         return len(self.latent)
 
+    def of_other_clips(self, source: DirectSource) -> Contributions:
+        """The same model on other clips: operators that were worked out are shared."""
+        found = Contributions(source, dtype=self._dtype, keep=self._keep)
+        found._operators = self._operators
+        found.__dict__["_maps"] = self._maps
+        return found
+
+    def at(self, rows: Array) -> Contributions:
+        """The same of these clips only, in this order."""
+        if not isinstance(self._rows, slice):
+            raise InputError("these contributions are of some clips already")
+        return Contributions(self._source, rows, dtype=self._dtype, keep=self._keep)
+
     def __iter__(self) -> Iterator[str]:
         yield EMBEDDING
         for site in self.sites:

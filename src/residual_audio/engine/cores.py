@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from typing import TypeVar
 
 import torch
@@ -36,10 +37,11 @@ def on_single_cores(work: Callable[[Iterator[int]], None], n_jobs: int) -> None:
         work(jobs)
         return
     inference = torch.is_inference_mode_enabled()
+    around = copy_context()
 
     def on_one_core() -> None:
         with torch.inference_mode(inference), torch.no_grad():
-            work(jobs)
+            around.copy().run(work, jobs)
 
     pool = _single_core_threads(n_cores)
     for done in [pool.submit(on_one_core) for _ in range(min(n_cores, n_jobs))]:
@@ -58,10 +60,12 @@ def stream_clips(
     Fewer clips than cores, gradients or another device: a batch in one call.
     """
     grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    around = copy_context()
 
     def as_here(clips: Tensor, owners: Sequence[Owner]) -> Result:
         with torch.inference_mode(inference), torch.set_grad_enabled(grad):
-            return work(clips, owners)
+            # a context runs in one thread at a time, so each job takes its own copy
+            return around.copy().run(work, clips, owners)
 
     return _stream(as_here, batches, 1 if grad else torch.get_num_threads())
 

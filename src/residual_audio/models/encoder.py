@@ -113,6 +113,13 @@ class Encoder(nn.Module, ABC):
         """[token, 2] time and frequency step of each token in the clip, any fold undone; −1 for a
         token with no place. A `ModelError` where a token spans several times."""
 
+    def token_places(self, encoded: Encoded) -> Tensor:
+        """[token, 2] the same of the final tokens that a pass gave (`Encoded.tokens`)."""
+        n_special = 0 if encoded.special is None else encoded.special.shape[1]
+        last = max(site.stage for site in self.sites)
+        places = self.time_frequency(last, encoded.tokens.shape[1] + n_special)
+        return places[(places >= 0).all(1)]
+
     @abstractmethod
     def encode(
         self,

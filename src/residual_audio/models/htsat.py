@@ -249,6 +249,11 @@ class HTSAT(Encoder):
         row, column = self.token_grid(stage).unbind(1)
         return torch.stack([row // height * side + column, row % height], dim=1)
 
+    def token_places(self, encoded: Encoded) -> Tensor:
+        """Final tokens are handed out in raster order."""
+        last = len(self.config.depths) - 1
+        return self.time_frequency(last, encoded.tokens.shape[1])[self.raster.cpu()]
+
     def window_grid(self, stage: int, n_tokens: int) -> Tensor:
         """[token, 2] column (time) and row (frequency) of each token inside its window."""
         side = min(self.config.window, self.config.grid(stage))

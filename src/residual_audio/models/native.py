@@ -88,6 +88,11 @@ def load(folder: Path, name: str | None = None) -> AudioTextModel:
 def save(model: AudioTextModel, out: Path, extra: dict[str, Any] | None = None) -> None:
     """Write a model of any family in our layout."""
     encoder, text = model.encoder, model.text
+    if encoder.kind not in ENCODERS:
+        raise ModelError(
+            f"'{model.name}' is edited in every pass, which no weights hold: save the model it was "
+            "made from, or fold gains into it"
+        )
     config = {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,

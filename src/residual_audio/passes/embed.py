@@ -14,7 +14,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from residual_audio.engine.cores import stream_clips
+from residual_audio.passes.evaluating import evaluating, full_precision
 from residual_audio.passes.loop import Cut, Hearing, hear
+from residual_audio.passes.places import running
 from residual_audio.progress import SILENT, Progress
 
 Item = TypeVar("Item")
@@ -66,11 +68,12 @@ def embed_items(
     n_done = 0
 
     def embed(waves: Tensor, places: Sequence[int]) -> tuple[Tensor, Sequence[int]]:
-        return normalize(model.embed_windows(waves).float(), dim=-1).cpu(), places
+        with running(len(items), places), full_precision(waves.device):
+            return normalize(model.embed_windows(waves).float(), dim=-1).cpu(), places
 
     progress.step("embedding", len(items))
     heard = hear(items, cut, hearing, device=model.device, skip=skip)
-    with torch.inference_mode(), closing(heard) as batches:
+    with torch.inference_mode(), evaluating(model), closing(heard) as batches:
         for some, places in stream_clips(embed, batches):
             vectors.append(some)
             owners += places

@@ -8,16 +8,16 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from residual_audio.audio.decode import load_audio
+from residual_audio.audio.decode import load_audio, resample
 from residual_audio.audio.windows import LongPolicy
 from residual_audio.data.base import Dataset
-from residual_audio.errors import AudioError
+from residual_audio.errors import AudioError, InputError
 from residual_audio.passes.loop import Cut, Windows
 from residual_audio.provenance import without_machine_paths
 from residual_audio.types import Clip
 
 AudioInput = str | Path | npt.NDArray[Any]
-"""A file, or a mono waveform already at the model's sample rate."""
+"""A file, or a mono waveform [sample] whose rate is said beside it."""
 
 
 class Hearer(Protocol):
@@ -36,19 +36,40 @@ def cut_clips(model: Hearer, dataset: Dataset, long: LongPolicy) -> Cut[Clip]:
     return lambda clip: model.windows(dataset.read(clip, model.sample_rate_hz), long)
 
 
-def cut_inputs(model: Hearer, long: LongPolicy) -> Cut[AudioInput]:
-    """Files, decoded as far as the model looks, and waveforms."""
+def cut_inputs(
+    model: Hearer, long: LongPolicy, sample_rate_hz: int | None = None
+) -> Cut[AudioInput]:
+    """Files, decoded as far as the model looks, and waveforms of this sample rate."""
 
     def cut(item: AudioInput) -> Windows:
         if isinstance(item, str | Path):
             wave = load_audio(Path(item), model.sample_rate_hz, model.reads_s(long))
             return model.windows(wave, long)
-        wave = np.asarray(item, np.float32)
-        if not np.isfinite(wave).all():
-            raise AudioError("a waveform holds NaN or infinite samples")
+        if sample_rate_hz is None:
+            raise InputError(
+                "a waveform does not say how fast it was sampled: give sample_rate= in Hz "
+                f"(this model hears {model.sample_rate_hz} Hz, what differs is resampled)"
+            )
+        wave = resample(_checked(np.asarray(item)), sample_rate_hz, model.sample_rate_hz)
         return model.windows(wave, long)
 
     return cut
+
+
+def _checked(wave: npt.NDArray[Any]) -> Windows:
+    """A waveform as float32; whole numbers of so many bits become ±1, as in a file."""
+    if wave.ndim != 1 or not len(wave):
+        raise InputError(
+            f"a waveform is mono and has samples, got an array of shape {wave.shape}: take the "
+            "mean of the channels first"
+        )
+    if wave.dtype.kind == "i":
+        wave = wave / np.float32(2.0 ** (8 * wave.dtype.itemsize - 1))
+    elif wave.dtype.kind != "f":
+        raise InputError(f"a waveform holds floats or signed integers, not {wave.dtype}")
+    if not np.isfinite(wave).all():
+        raise AudioError("a waveform holds NaN or infinite samples")
+    return wave.astype(np.float32, copy=False)
 
 
 def reason(error: Exception, clip: Clip) -> str:

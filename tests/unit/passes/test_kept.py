@@ -70,7 +70,8 @@ def test_runs_again_hear_what_extraction_heard(tmp_path, long: str) -> None:
 def test_clips_of_different_lengths_are_kept_and_come_one_length_at_a_time() -> None:
     model, data = any_length_model(), long_clips(1.0, 2.5, 1.0, 4.0, 2.5)
     passes = load_passes(model, data, NAMES, Hearing(batch_size=4))
-    alone = model.embed_audio([data.read(clip, 8000) for clip in data.clips], batch_size=1)
+    waves = [data.read(clip, 8000) for clip in data.clips]
+    alone = model.embed_audio(waves, sample_rate=8000, batch_size=1)
 
     def unit(features: Tensor) -> Tensor:
         return torch.nn.functional.normalize(model.joint(model.encode(features)), dim=-1)

@@ -1,0 +1,59 @@
+"""One small random model of every kind of encoder that is met in the wild."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from tiny_model import CONFIG, SPEC, HashedText, tiny_model
+
+from residual_audio.models.encoder import Encoder
+from residual_audio.models.frontends import build_front_end
+from residual_audio.models.htsat import HTSAT
+from residual_audio.models.joint import MLP, FrameCodebook, Identity, JointHead
+from residual_audio.models.vit import ViT, ViTConfig
+from residual_audio.surface.model import Model
+
+FAMILIES = ("htsat", "fusion", "mga", "ast", "whisper", "m2d")
+NO_DIRECT_PATH = ("mga",)
+
+
+def family_model(family: str) -> Model:
+    if family == "htsat":
+        return tiny_model()
+    torch.manual_seed(1)
+    encoder, head = _parts(family)
+    for module in (encoder, head):
+        for name, parameter in module.named_parameters():
+            if "norm" not in name:
+                torch.nn.init.normal_(parameter, 0.0, 0.3 / max(1, parameter.shape[-1]) ** 0.25)
+    spec = replace(SPEC, fusion=True) if family == "fusion" else SPEC
+    spec = replace(spec, short="keep") if family == "m2d" else spec
+    return Model(
+        name=family,
+        family=family,
+        front_end=build_front_end(spec),
+        encoder=encoder,
+        head=head,
+        text=None if isinstance(head, Identity) else HashedText(),
+        logit_scale=10.0,
+        sha256=f"{FAMILIES.index(family)}" * 64,
+    )
+
+
+def _parts(family: str) -> tuple[Encoder, JointHead]:
+    if family == "fusion":
+        return HTSAT(replace(CONFIG, fusion=True)), MLP(CONFIG.latent, 16, 12)
+    if family == "mga":
+        config = replace(CONFIG, value_path=True, pool="max")
+        return HTSAT(config), FrameCodebook(CONFIG.latent, 12, 24, CONFIG.spec_size // 16)
+    shape = {
+        "ast": {"n_special": 2, "pool": "special"},
+        "whisper": {"stem": "conv"},
+        "m2d": {"n_special": 1, "chunks": True},
+    }[family]
+    config = ViTConfig(
+        width=16, depth=2, n_heads=4, hidden=24, n_mels=16, n_frames=51, norm_eps=1e-6,
+        patch=(8, 8), stride=(8, 8), **shape,
+    )  # fmt: skip
+    return ViT(config), Identity(config.latent)
