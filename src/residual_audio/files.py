@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 TEMPORARY = ".tmp"
 
 
+def cache_dir() -> Path:
+    """`RESIDUAL_AUDIO_CACHE`, or the usual place in the user's home."""
+    given = os.environ.get("RESIDUAL_AUDIO_CACHE")
+    if given:
+        return Path(given).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "residual-audio"
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary name to write to; it takes the place of `path` only when complete and on disk."""

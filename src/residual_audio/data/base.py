@@ -104,22 +104,26 @@ class Dataset:
         return tuple((template or self.template).replace("{}", label) for label in self.classes)
 
     def fingerprint(self) -> str:
-        """sha256 over ids, labels, captions, folds, groups and file sizes; the same on every
-        machine that has the same data, wherever it lies."""
+        """sha256 over ids, labels, captions, folds, groups and the content of the files; the same
+        on every machine that has the same data, wherever it lies."""
         digest = hashlib.sha256(f"{self.name}\n{self.recipe}\n{len(self.clips)}\n".encode())
         if isinstance(self.clips, tuple):  # otherwise they follow from the recipe
-            for clip in self.clips:
-                row = [clip.id, clip.label, clip.captions, clip.fold, clip.group, self._size(clip)]
+            for clip, content in zip(self.clips, self._contents(), strict=True):
+                row = [clip.id, clip.label, clip.captions, clip.fold, clip.group, content]
                 digest.update(json.dumps(row, ensure_ascii=True).encode() + b"\n")
         return digest.hexdigest()
 
-    def _size(self, clip: Clip) -> int | None:
-        if clip.path is None or clip.id in self.missing:
-            return None
-        try:
-            return clip.path.stat().st_size
-        except OSError:
-            return None
+    def _contents(self) -> list[str | None]:
+        """Digest of each clip's file; None where it has none."""
+        from residual_audio.data.contents import content_digests
+
+        paths = {
+            clip.id: clip.path
+            for clip in self.clips
+            if clip.path is not None and clip.id not in self.missing
+        }
+        found = dict(zip(paths, content_digests(list(paths.values())), strict=True))
+        return [found.get(clip.id) for clip in self.clips]
 
     def select(
         self,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 
 from residual_audio import __version__
 from residual_audio.embeddings.embedder import JointEmbedder, Vectors
-from residual_audio.files import write_safetensors
+from residual_audio.files import cache_dir, write_safetensors
 
 log = logging.getLogger(__name__)
 
@@ -39,15 +38,6 @@ class Embedded:
 
     def __len__(self) -> int:
         return len(self.ids)
-
-
-def cache_dir() -> Path:
-    """`RESIDUAL_AUDIO_CACHE`, or the usual place in the user's home."""
-    given = os.environ.get("RESIDUAL_AUDIO_CACHE")
-    if given:
-        return Path(given).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "residual-audio"
 
 
 def digest_of(content: object) -> str:
