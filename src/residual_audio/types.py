@@ -216,6 +216,20 @@ def _known(sites: tuple[Site, ...]) -> dict[str, Unit]:
     return {unit.name: unit for level in LEVELS for unit in units_of(sites, level)}
 
 
+def stage_named(name: str) -> int:
+    """The stage that a unit's name tells of, −1 for `output`: where no sites are at hand.
+
+    >>> stage_named("s2.b5.attention"), stage_named("s3"), stage_named("output")
+    (2, 3, -1)
+    """
+    found = re.fullmatch(r"s(\d+)(\..+)?", _canonical(name))
+    if found is None and name != "output":
+        raise InputError(
+            f"'{name}' is no unit: expected a name like s2.b5.h11, s2.b5.mlp, s2, output"
+        )
+    return -1 if found is None else int(found[1])
+
+
 def _fits(name: Sequence[str], pattern: Sequence[str]) -> bool:
     """Part by part, so that `s2.*` is no head of `s2`."""
     return len(name) == len(pattern) and all(map(fnmatchcase, name, pattern))

@@ -7,7 +7,7 @@ from tiny_model import tiny_model
 
 from residual_audio.errors import InputError
 from residual_audio.models.clap import AudioTextModel
-from residual_audio.types import parse_unit, parse_units, unite, units_of
+from residual_audio.types import LEVELS, parse_unit, parse_units, stage_named, unite, units_of
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +41,12 @@ def test_units_sort_in_order_of_computation(model):
     sites = model.encoder.sites
     given = parse_units(["output", "s1.b0.mlp", "s0.b1.h1", "s0.b1.h0", "s0"], sites)
     assert [u.name for u in sorted(given)] == ["s0", "s0.b1.h0", "s0.b1.h1", "s1.b0.mlp", "output"]
+
+
+def test_a_name_alone_tells_the_stage_that_its_sites_tell(model):
+    sites = model.encoder.sites
+    for unit in (unit for level in LEVELS for unit in units_of(sites, level)):
+        assert stage_named(unit.name) == unit.stage
+    assert stage_named("L2_B5_H11") == 2
+    with pytest.raises(InputError, match="'banana' is no unit"):
+        stage_named("banana")

@@ -18,7 +18,7 @@ from residual_audio.report.style import (
     stage_legend,
 )
 from residual_audio.table import Column
-from residual_audio.types import Head
+from residual_audio.types import stage_named
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,6 +31,8 @@ KIND_COLOURS = {
     "rule": STAGE_COLOURS[3],
     "baseline": STAGE_COLOURS[2],
 }
+FEW_UNITS = 40
+"""Bars that have room for their names."""
 
 
 def adaptation(tables: Tables) -> Figure:
@@ -145,23 +147,25 @@ def pruning(tables: Tables) -> Figure:
 
 
 def gains_by_head(tables: Tables) -> Figure:
-    """How far the gains of each head moved, over folds."""
+    """How far the gains of each head, site or stage moved, over folds."""
     import matplotlib.pyplot as plt
 
     table = tables.need("gains_units", "unit", "moved", "mean_gain")
     names = list(dict.fromkeys(table["unit"].tolist()))
     moved = np.array([table["moved"].astype(float)[table["unit"] == n].mean() for n in names])
     mean = np.array([table["mean_gain"].astype(float)[table["unit"] == n].mean() for n in names])
-    stages = [Head.parse(str(n)).stage for n in names]
+    stages = [stage_named(str(n)) for n in names]
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(PAGE, 2.6), sharex=True)
-    colours = [stage_colour(s) for s in stages]
+    colours = [NEUTRAL if s < 0 else stage_colour(s) for s in stages]
     top.bar(range(len(names)), moved, color=colours, width=1.0)
     top.set_ylabel("mean |λ − 1|")
     bottom.bar(range(len(names)), mean - 1, color=colours, width=1.0)
     bottom.axhline(0, color="black", linewidth=0.4)
     bottom.set_ylabel("mean λ − 1")
-    bottom.set_xlabel("head, in order of computation")
-    stage_legend(figure, sorted(set(stages)), below=True)
+    few = len(names) <= FEW_UNITS
+    bottom.set_xticks(range(len(names)) if few else [], names if few else [], rotation=90)
+    bottom.set_xlabel("units, in order of computation" if few else "head, in order of computation")
+    stage_legend(figure, sorted(set(stages) - {-1}), below=True)
     return figure
 
 
