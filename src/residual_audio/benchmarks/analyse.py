@@ -39,7 +39,7 @@ def projections(seed: int) -> list[Array]:
     return [rng.normal(size=(n, D_HEAD, width)) / width**0.5 for n, width in STAGES]
 
 
-class Against(TypedDict):
+class PeerTimes(TypedDict):
     """Both sides' seconds on the same data in one process, and how far their estimates differ."""
 
     n_heads: int
@@ -63,7 +63,9 @@ class Growth(TypedDict):
     input_mb: float
 
 
-def bench_analyse(n_clips: int, peer_heads: int, seed: int, progress: Progress = SILENT) -> Against:
+def bench_analyse(
+    n_clips: int, peer_heads: int, seed: int, progress: Progress = SILENT
+) -> PeerTimes:
     """Wall time of both on the same data in this process."""
     n_heads, cores = sum(n for n, _ in STAGES), available_cores()
     x, weights = clouds(n_heads, n_clips, seed), projections(seed)

@@ -11,45 +11,71 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 from residual_audio.cli import terminal
+from residual_audio.cli.examples import epilog
+from residual_audio.cli.groups import Group
 from residual_audio.errors import ResidualAudioError
 
-# name on the command line → module of this package, which has `app` (a group) or `run`
+# group in --help → name on the command line → module of this package, which has `app` (a group of
+# commands) or `run`
+GROUPS: dict[str, dict[str, str]] = {
+    "Start here": {
+        "demo": "demo",
+        "run": "run",
+        "report": "report",
+    },
+    "What there is": {
+        "models": "models",
+        "units": "units",
+        "datasets": "datasets",
+        "doctor": "doctor",
+    },
+    "Your own files": {
+        "classify": "classify",
+        "embed": "embed",
+    },
+    "Look inside": {
+        "extract": "extract",
+        "store": "store",
+        "analyse": "analyse",
+        "ablate": "ablate",
+    },
+    "Adapt": {
+        "reweight": "reweight",
+        "sweep": "sweep",
+        "export": "export",
+    },
+    "Measure models": {
+        "evaluate": "evaluate",
+        "compa": "compa",
+        "probe": "probe",
+        "compare": "compare",
+    },
+    "Measure generated sound": {
+        "fad": "fad",
+        "music": "music",
+        "mushra": "mushra",
+    },
+    "Train and time": {
+        "train": "train",
+        "bench": "bench",
+    },
+}
 COMMANDS: dict[str, str] = {
-    "demo": "demo",
-    "run": "run",
-    "report": "report",
-    "models": "models",
-    "units": "units",
-    "datasets": "datasets",
-    "doctor": "doctor",
-    "classify": "classify",
-    "embed": "embed",
-    "extract": "extract",
-    "store": "store",
-    "analyse": "analyse",
-    "ablate": "ablate",
-    "reweight": "reweight",
-    "sweep": "sweep",
-    "export": "export",
-    "evaluate": "evaluate",
-    "compa": "compa",
-    "probe": "probe",
-    "compare": "compare",
-    "fad": "fad",
-    "music": "music",
-    "mushra": "mushra",
-    "bench": "bench",
-    "train": "train",
+    name: module for group in GROUPS.values() for name, module in group.items()
 }
 # other spellings, not shown in --help
 ALIASES: dict[str, str] = {"analyze": "analyse"}
 
 
-class _Root(TyperGroup):
+class _Root(Group):
     """Every command runs inside it: the one place that answers Ctrl-C."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order of the table above, groups of commands among the others."""
+        order = [*COMMANDS, *ALIASES]
+        return sorted(super().list_commands(ctx), key=order.index)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -65,34 +91,50 @@ def build() -> typer.Typer:
         cls=_Root,
         name="residual-audio",
         help="Look inside CLAP audio encoders, reweight their heads, measure whether it helped.",
+        epilog=epilog(""),
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for name, module_name in COMMANDS.items():
-        module = import_module(f"residual_audio.cli.{module_name}")
-        names = [name, *(alias for alias, target in ALIASES.items() if target == name)]
-        for i, shown in enumerate(names):
-            if hasattr(module, "app"):
-                app.add_typer(module.app, name=shown, hidden=i > 0)
-            else:
-                app.command(shown, hidden=i > 0)(module.run)
+    for group, members in GROUPS.items():
+        for name, module_name in members.items():
+            module = import_module(f"residual_audio.cli.{module_name}")
+            names = [name, *(alias for alias, target in ALIASES.items() if target == name)]
+            for i, shown in enumerate(names):
+                _add(app, module, shown, group, hidden=i > 0)
     return app
+
+
+def _add(app: typer.Typer, module: Any, name: str, group: str, hidden: bool) -> None:
+    if not hasattr(module, "app"):
+        command = app.command(name, hidden=hidden, rich_help_panel=group, epilog=epilog(name))
+        command(module.run)
+        return
+    for one in module.app.registered_commands:
+        one.epilog = epilog(f"{name} {one.name}")
+    app.add_typer(module.app, name=name, hidden=hidden, rich_help_panel=group, epilog=epilog(name))
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from residual_audio import __version__
+
+        typer.echo(f"residual-audio {__version__}")
+        raise typer.Exit
 
 
 def _root(
     version: bool = typer.Option(
-        False, "--version", help="Print the version and exit.", is_eager=True
+        False,
+        "--version",
+        help="Print the version and exit.",
+        is_eager=True,
+        callback=_show_version,
     ),
 ) -> None:
-    if version:
-        from residual_audio import __version__
-
-        typer.echo(__version__)
-        raise typer.Exit
+    pass
 
 
 def main() -> None:

@@ -8,10 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from residual_audio.cli import options
+from residual_audio.cli.groups import Group
 from residual_audio.cli.output import print_json, print_table
 from residual_audio.cli.terminal import watching
 
 app = typer.Typer(
+    cls=Group,
     help="Measure speed against the peer, cost of capture, memory and resilience.",
     no_args_is_help=True,
 )

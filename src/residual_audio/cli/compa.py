@@ -15,7 +15,7 @@ from residual_audio.cli.terminal import watching
 
 def run(
     model: options.Models = ["nano"],  # noqa: B006, typer copies it
-    dataset: options.Datasets = ["synthetic"],  # noqa: B006
+    dataset: options.Datasets = None,
     root: options.Roots = None,
     kind: Annotated[
         str,
@@ -23,6 +23,7 @@ def run(
     ] = "order,attribute",
     items: Annotated[int, typer.Option("--items", min=1, help="synthetic: items to make.")] = 200,
     limit: options.Limit = None,
+    sample: options.Sample = None,
     data_option: options.DataOption = None,
     long: options.Long = "first",
     device: options.Device = "auto",
@@ -41,11 +42,16 @@ def run(
     Chance is 1/4, 1/4 and 1/6. The one-sided variants look at the first caption and sound only.
     """
     from residual_audio.embeddings.embedder import EmbeddingSettings
+    from residual_audio.errors import InputError
     from residual_audio.evaluation.composition import evaluate_compa
     from residual_audio.evaluation.differences import paired_differences
     from residual_audio.results import result_to_dict, write_result
 
     sets = []
+    part = inputs.Part(None, limit, sample, seed)
+    if root and not dataset:
+        raise InputError("--root needs to know what lies there: -d compa-order or compa-attribute")
+    dataset = dataset or ["synthetic"]
     own = [option.partition("=")[0].replace("-", "_") for option in data_option or []]
     for name in dataset:
         if name != "synthetic":
@@ -56,10 +62,10 @@ def run(
             if "n_clips" not in own:
                 sides = 3 if "triplets=true" in given else 2
                 given.append(f"n_clips={sides * items}")
-            sets += inputs.load_datasets(["synthetic"], None, given, None, limit)
+            sets += inputs.load_datasets(["synthetic"], None, given, part)
     real = [name for name in dataset if name != "synthetic"]
     if real:
-        sets += inputs.load_datasets(real, root, data_option, None, limit)
+        sets += inputs.load_datasets(real, root, data_option, part)
     how = EmbeddingSettings(long, batch_size, cache=not no_cache)
     results, paths = [], []
     for loaded in inputs.load_models(model, device):

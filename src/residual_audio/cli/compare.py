@@ -16,13 +16,14 @@ from residual_audio.cli.terminal import watching
 
 def run(
     models: Annotated[list[str], typer.Argument(help="Models to compare.")],
-    dataset: options.Dataset = "synthetic",
+    dataset: options.Dataset = None,
     root: options.Root = None,
     prompts: Annotated[
         list[str] | None, typer.Option("--prompts", help="Prompts where the text is classes.")
     ] = None,
     fold: options.Folds = None,
     limit: options.Limit = None,
+    sample: options.Sample = None,
     data_option: options.DataOption = None,
     long: options.Long = "first",
     device: options.Device = "auto",
@@ -44,7 +45,10 @@ def run(
     from residual_audio.provenance import collect
 
     ((data, split),) = inputs.load_datasets(
-        [dataset], [root] if root else None, data_option, fold, limit
+        [options.name_dataset(dataset, root)],
+        [root] if root else None,
+        data_option,
+        inputs.Part(fold, limit, sample, seed),
     )
     chosen = find_prompts(prompts or ["dataset"], data.template)
     how = EmbeddingSettings(long, batch_size, cache=not no_cache)

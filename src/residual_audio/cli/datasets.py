@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from residual_audio.cli import options
+from residual_audio.cli.groups import Group
 from residual_audio.cli.output import print_json, print_table
 from residual_audio.cli.terminal import watching
 
-app = typer.Typer(help="List data sets, check one on disk, write out synthetic sounds.")
+app = typer.Typer(cls=Group, help="List data sets, check one on disk, write out synthetic sounds.")
 
 SHOWN = 20  # problems listed on a terminal; --json has them all
 

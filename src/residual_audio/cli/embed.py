@@ -1,4 +1,4 @@
-"""`residual-audio embed`: unit vectors of files, as one safetensors file."""
+"""`residual-audio embed`: unit vectors of files, as one file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from residual_audio.cli.terminal import watching
 
 def run(
     files: Annotated[list[Path], typer.Argument(help="Audio files.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write (.safetensors).")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="File to write: .safetensors, .npz, .csv or .parquet."),
+    ],
     model: options.Model = "nano",
     long: options.Long = "first",
     device: options.Device = "auto",
@@ -22,11 +25,17 @@ def run(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Embed FILES into `embeddings` [n, d], with names, model and sha256 in the header."""
+    """Write one vector of unit length for each of FILES, with what made them.
+
+    safetensors and npz hold `embeddings` [n, d] and the names of the files, parquet a column
+    `embedding`, csv a column a dimension. Any other name is refused.
+    """
     from residual_audio.embeddings.of_files import embed_files
+    from residual_audio.embeddings.vector_files import find_writer
     from residual_audio.models.registry import load_model
     from residual_audio.passes.loop import Hearing
 
+    find_writer(out)  # before the model is loaded
     loaded = load_model(model, device)
     with watching(quiet or json) as progress:
         found = embed_files(loaded, files, out, Hearing(long, batch_size), progress=progress)

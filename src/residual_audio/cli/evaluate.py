@@ -21,7 +21,7 @@ def run(
         Literal["zero-shot", "retrieval"], typer.Option("--task", "-t", help="What to measure.")
     ] = "zero-shot",
     model: options.Models = ["nano"],  # noqa: B006, typer copies it
-    dataset: options.Datasets = ["synthetic"],  # noqa: B006
+    dataset: options.Datasets = None,
     root: options.Roots = None,
     prompts: Annotated[
         list[str] | None,
@@ -32,6 +32,7 @@ def run(
     ] = None,
     fold: options.Folds = None,
     limit: options.Limit = None,
+    sample: options.Sample = None,
     data_option: options.DataOption = None,
     long: options.Long = "first",
     device: options.Device = "auto",
@@ -56,7 +57,7 @@ def run(
     from residual_audio.evaluation.zero_shot import evaluate_zero_shot
     from residual_audio.results import result_to_dict, write_result
 
-    sets = inputs.load_datasets(dataset, root, data_option, fold, limit)
+    sets = inputs.load_datasets(dataset, root, data_option, inputs.Part(fold, limit, sample, seed))
     how = EmbeddingSettings(long, batch_size, cache=not no_cache)
     results, paths = [], []
     for loaded in inputs.load_models(model, device):

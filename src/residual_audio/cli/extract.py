@@ -19,7 +19,7 @@ SHOWN = 10  # reasons listed on a terminal; the clip index has every clip's own
 def run(
     out: Annotated[Path, typer.Option("--out", "-o", help="Run folder; the store goes below it.")],
     model: options.Model = "nano",
-    dataset: options.Dataset = "synthetic",
+    dataset: options.Dataset = None,
     root: options.Root = None,
     capture: Annotated[
         str,
@@ -29,6 +29,7 @@ def run(
         ),
     ] = "heads",
     limit: options.Limit = None,
+    sample: options.Sample = None,
     data_option: options.DataOption = None,
     batch_size: options.BatchSize = 8,
     device: options.Device = "auto",
@@ -69,14 +70,15 @@ def run(
     from residual_audio.data.registry import load_dataset
     from residual_audio.extraction.extraction import extract
 
-    data = load_dataset(dataset, root, **options.parse_data_options(data_option))
+    name = options.name_dataset(dataset, root)
+    whole = load_dataset(name, root, **options.parse_data_options(data_option))
+    data = whole.select(limit=limit, sample=sample, seed=seed)
     with watching(quiet or json) as progress:
         found = extract(
             model,
             data,
             out,
             capture=capture,
-            limit=limit,
             batch_size=batch_size,
             shard_size=shard_size,
             device=device,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,26 @@ if TYPE_CHECKING:
     from residual_audio.store import Store
 
 
+@dataclass(frozen=True)
+class Part:
+    """Which clips of a data set are used."""
+
+    folds: Sequence[str] | None = None
+    limit: int | None = None
+    sample: int | None = None
+    seed: int = 0
+
+    def of(self, whole: Dataset) -> Dataset:
+        return whole.select(
+            folds=self.folds or None, limit=self.limit, sample=self.sample, seed=self.seed
+        )
+
+
 def load_datasets(
-    names: Sequence[str],
+    names: Sequence[str] | None,
     roots: Sequence[Path] | None,
     data_options: list[str] | None,
-    folds: Sequence[str] | None,
-    limit: int | None,
+    part: Part,
 ) -> list[tuple[Dataset, str]]:
     """Data sets with the name of the part that is used."""
     from residual_audio.data.registry import dataset_card, load_dataset
@@ -29,6 +44,7 @@ def load_datasets(
 
     given = options.parse_data_options(data_options)
     waiting = list(roots or [])
+    names = names or (["folder"] * len(waiting) or ["synthetic"])
     needing = [name for name in names if name != "synthetic"]
     if len(waiting) > len(needing):
         raise InputError(
@@ -41,15 +57,15 @@ def load_datasets(
         known = set(dataset_card(name).options)
         mine = given if len(names) == 1 else {k: v for k, v in given.items() if k in known}
         whole = load_dataset(name, root, **mine)
-        data = whole.select(folds=folds or None, limit=limit)
-        found.append((data, _split(folds, given.get("kind"), limit, len(data), len(whole))))
+        data = part.of(whole)
+        found.append((data, _split(part.folds, given.get("kind"), data)))
     return found
 
 
-def _split(folds: Sequence[str] | None, kind: Any, limit: int | None, n: int, n_whole: int) -> str:
+def _split(folds: Sequence[str] | None, kind: Any, data: Dataset) -> str:
     parts = [str(kind)] if kind else []
     parts += [f"fold {'+'.join(folds)}"] if folds else []
-    parts += [f"partial {n} of {n_whole}"] if limit is not None and n < n_whole else []
+    parts += [f"partial {len(data)} of {data.part_of}"] if data.part_of else []
     return ", ".join(parts) or "all"
 
 

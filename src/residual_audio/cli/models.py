@@ -8,10 +8,13 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
+from residual_audio.cli.groups import Group
 from residual_audio.cli.output import print_json, print_table
 
 app = typer.Typer(
-    help="List model families, inspect or convert a checkpoint.", no_args_is_help=False
+    cls=Group,
+    help="List the kinds of model; show or convert a checkpoint.",
+    no_args_is_help=False,
 )
 
 
@@ -20,7 +23,7 @@ def list_models(context: typer.Context, json: options.Json = False) -> None:
     """List the kinds of model that `--model` takes."""
     if context.invoked_subcommand is not None:
         return
-    from residual_audio.models.registry import FAMILIES, NANO
+    from residual_audio.models.families import FAMILIES, NANO
 
     rows = [
         {

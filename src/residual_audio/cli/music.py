@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.default_group import DefaultGroup
+from residual_audio.cli.groups import DefaultGroup
 from residual_audio.cli.output import print_json, print_table
 from residual_audio.cli.scores import finish, print_scores, shown
 from residual_audio.cli.terminal import watching

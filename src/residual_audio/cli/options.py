@@ -18,11 +18,23 @@ Models = Annotated[
     list[str], typer.Option("--model", "-m", help="A model name; give it several times to compare.")
 ]
 Dataset = Annotated[
-    str, typer.Option("--dataset", "-d", help="Name of a data set (see `datasets`).")
+    str | None,
+    typer.Option(
+        "--dataset",
+        "-d",
+        help="Name of a data set (see `datasets`). Without it: folder if there is a --root, "
+        "else synthetic.",
+    ),
 ]
 Root = Annotated[Path | None, typer.Option("--root", help="Folder of the data set.")]
 Datasets = Annotated[
-    list[str], typer.Option("--dataset", "-d", help="A data set; give it several times for more.")
+    list[str] | None,
+    typer.Option(
+        "--dataset",
+        "-d",
+        help="A data set; give it several times for more. Without it: folder if there is a "
+        "--root, else synthetic.",
+    ),
 ]
 Roots = Annotated[
     list[Path] | None,
@@ -56,6 +68,14 @@ Limit = Annotated[
     int | None,
     typer.Option("--limit", min=1, help="Use only N clips, spread over the set; stamped partial."),
 ]
+Sample = Annotated[
+    int | None,
+    typer.Option(
+        "--sample",
+        min=1,
+        help="Use only N clips, drawn by the seed, of each class its share; stamped partial.",
+    ),
+]
 Long = Annotated[
     Literal["first", "center", "tile"],
     typer.Option("--long", help="Clips longer than the window: first, center or tile."),
@@ -79,6 +99,11 @@ ResultsOut = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results.")]
+
+
+def name_dataset(given: str | None, root: Path | None) -> str:
+    """Who names a folder and no data set means that folder."""
+    return given or ("synthetic" if root is None else "folder")
 
 
 def parse_data_options(given: list[str] | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from residual_audio.cli import inputs, options
-from residual_audio.cli.default_group import DefaultGroup
+from residual_audio.cli.groups import DefaultGroup
 from residual_audio.cli.output import print_json, print_table
 from residual_audio.cli.scores import shown
 from residual_audio.cli.terminal import watching
@@ -53,6 +53,7 @@ def measure(
     ] = None,
     fold: options.Folds = None,
     limit: options.Limit = None,
+    sample: options.Sample = None,
     data_option: options.DataOption = None,
     n: Annotated[
         int | None, typer.Option("--n", min=2, help="Rows a side; default: those of the smallest.")
@@ -100,8 +101,9 @@ def measure(
             clouds.append(clouds_of_run(source))
         else:
             clouds.append(clouds_of_files(source, text[i] if text else None))
-    if model or dataset:
-        sets = inputs.load_datasets(dataset or ["synthetic"], root, data_option, fold, limit)
+    if model or dataset or root:
+        part = inputs.Part(fold, limit, sample, seed)
+        sets = inputs.load_datasets(dataset, root, data_option, part)
         for loaded in inputs.load_models(model or ["nano"], device):
             for data, split in sets:
                 chosen = find_prompts(prompts or ["dataset"], data.template)

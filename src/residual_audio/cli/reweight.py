@@ -8,11 +8,13 @@ from typing import Annotated, Any, Literal
 import typer
 
 from residual_audio.cli import options
+from residual_audio.cli.groups import Group
 from residual_audio.cli.inputs import load_passes_of
 from residual_audio.cli.output import print_json, print_table, show_table
 from residual_audio.cli.terminal import watching
 
 app = typer.Typer(
+    cls=Group,
     help="ResiDual: reweight the principal components of heads, and judge it honestly.",
     no_args_is_help=True,
 )

@@ -23,10 +23,11 @@ SHOWN = ("coarse", "random", "linear-probe-joint", "linear-probe-latent")
 def run(
     out: Annotated[Path, typer.Option("--out", "-o", help="Run folder.")],
     model: options.Model = "nano",
-    dataset: options.Dataset = "synthetic",
+    dataset: options.Dataset = None,
     root: options.Root = None,
     data_option: options.DataOption = None,
     limit: options.Limit = None,
+    sample: options.Sample = None,
     device: options.Device = "auto",
     batch_size: options.BatchSize = 8,
     seed: options.Seed = 0,
@@ -45,11 +46,12 @@ def run(
 
     settings = RunSettings(
         model=model,
-        dataset=dataset,
+        dataset=options.name_dataset(dataset, root),
         out=out,
         root=root,
         data_options=options.parse_data_options(data_option),
         limit=limit,
+        sample=sample,
         device=device,
         batch_size=batch_size,
         seed=seed,

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from residual_audio.cli import options
+from residual_audio.cli.groups import Group
 from residual_audio.cli.output import print_json, print_table
 
 app = typer.Typer(
-    help="Look into a store, verify every byte of it, export it.", no_args_is_help=True
+    cls=Group, help="Look into a store, verify every byte of it, export it.", no_args_is_help=True
 )
 
 Path_ = Annotated[Path, typer.Argument(metavar="PATH", help="Run folder, or the store below it.")]

@@ -78,6 +78,8 @@ class Dataset:
     """What else decides the content: the options of clips made on demand."""
     make: Callable[[Clip, int], Wave] | None = None
     """Makes the sound of a clip that has no file."""
+    part_of: int | None = None
+    """Clips of the whole that a limit or a sample was taken from; None where nothing was left."""
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -131,12 +133,30 @@ class Dataset:
         limit: int | None = None,
         classes: Iterable[str] | None = None,
         captioned: bool = False,
+        sample: int | None = None,
+        seed: int = 0,
     ) -> Dataset:
-        """A part: of these folds (number or name), of these classes, only with captions, and of at
-        most `limit` clips spread evenly over classes (over the whole order without labels).
+        """A part: of these folds (number or name), of these classes, only with captions.
 
-        A limit counts clips that have sound; clips of a compositional item stay together.
+        Of at most `limit` clips spread evenly over classes (over the whole order without labels),
+        or of `sample` clips drawn by the seed, as many of each class as its share of the whole.
+        Both count clips that have sound; clips of a compositional item stay together.
         """
+        if limit is not None and sample is not None:
+            raise InputError("give a limit or a sample, not both: each says how many clips to use")
+        part = self._select(folds, limit, classes, captioned)
+        if sample is not None:
+            part = part._drawn(sample, np.random.default_rng(seed))
+        fewer = (limit is not None or sample is not None) and len(part) < len(self)
+        return replace(part, part_of=self.part_of or len(self)) if fewer else part
+
+    def _select(
+        self,
+        folds: Iterable[int | str] | None,
+        limit: int | None,
+        classes: Iterable[str] | None,
+        captioned: bool,
+    ) -> Dataset:
         wanted = None if folds is None else self._fold_numbers(folds)
         labels = None if classes is None else self._labels(classes)
         if limit is not None and limit < 1:
@@ -158,6 +178,18 @@ class Dataset:
         if limit is not None and limit < len(clips):
             clips = spread([clip for clip in clips if clip.id not in self.missing], limit)
         return self._part(clips)
+
+    def _drawn(self, n: int, rng: np.random.Generator) -> Dataset:
+        """A stratified sample; of compositional items whole ones, all as likely."""
+        if n < 1:
+            raise InputError(f"a sample of {n} clips makes no sense: give 1 or more")
+        if not self.pairs:
+            heard = [clip for clip in self.clips if clip.id not in self.missing]
+            return self if n >= len(self) else self._part(stratified(heard, n, rng))
+        whole = [p for p in self.pairs if not any(c.id in self.missing for c in p.clips)]
+        n_items = max(1, min(len(whole), n // max(len(p.clips) for p in self.pairs)))
+        chosen = sorted(rng.choice(len(whole), n_items, replace=False)) if whole else []
+        return self._part([clip for i in chosen for clip in whole[i].clips])
 
     def _first(self, limit: int) -> Dataset:
         """Of clips made on demand, which go round the classes: the first are spread already."""
@@ -238,4 +270,23 @@ def spread(clips: Sequence[Clip], limit: int) -> list[Clip]:
     for rank, (label, members) in enumerate(rows.items()):
         k, shift = quota[label], rank * 618 % 1000  # each class begins elsewhere: all folds occur
         chosen += [members[(1000 * j + shift) * len(members) // (1000 * k)] for j in range(k)]
+    return [clips[i] for i in sorted(chosen)]
+
+
+def stratified(clips: Sequence[Clip], n: int, rng: np.random.Generator) -> list[Clip]:
+    """`n` of the clips, in order: of each class its share of the whole (largest remainders first),
+    drawn at random within it."""
+    if n >= len(clips):
+        return list(clips)
+    rows: dict[str | None, list[int]] = {}
+    for i, clip in enumerate(clips):
+        rows.setdefault(clip.label, []).append(i)
+    share = np.array([n * len(members) / len(clips) for members in rows.values()])
+    quota = np.floor(share).astype(int)
+    order = rng.permutation(len(share))  # among equal remainders, chance decides
+    behind = order[np.argsort(-(share - quota)[order], kind="stable")]
+    quota[behind[: n - int(quota.sum())]] += 1
+    chosen: list[int] = []
+    for members, k in zip(rows.values(), quota, strict=True):
+        chosen += rng.choice(members, int(k), replace=False).tolist()
     return [clips[i] for i in sorted(chosen)]

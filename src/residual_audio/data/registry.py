@@ -57,6 +57,11 @@ def load_dataset(name: str, root: str | Path | None = None, **options: Any) -> D
             f"{name} has no option '{unknown[0]}'; it has: {', '.join(accepted) or 'none'}"
         )
     if name == "synthetic":
+        if root is not None:
+            raise DatasetError(
+                f"synthetic sounds are made, not read: they take no folder ('{root}'). Your own "
+                "sounds are the data set `folder`"
+            )
         dataset = module.load(**options)
     else:
         if root is None:

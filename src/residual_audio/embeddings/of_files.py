@@ -1,16 +1,15 @@
-"""Embeddings of files in one safetensors file, with what made them in its header."""
+"""Embeddings of files in one file, with what made them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from residual_audio import provenance
 from residual_audio.embeddings.embedder import JointEmbedder
+from residual_audio.embeddings.vector_files import find_writer
 from residual_audio.errors import InputError
-from residual_audio.files import write_safetensors
 from residual_audio.passes.embed import embed_items
 from residual_audio.passes.loop import Hearing
 from residual_audio.passes.sources import cut_inputs
@@ -35,7 +34,11 @@ def embed_files(
     *,
     progress: Progress = SILENT,
 ) -> EmbeddedFiles:
-    """Write one unit vector a readable file as `embeddings` [n, d]."""
+    """Write one unit vector a readable file as `embeddings` [n, d].
+
+    The name of `out` says the format: .safetensors, .npz, .csv or .parquet.
+    """
+    write = find_writer(out)
     how = how or Hearing()
     found = embed_items(model, files, cut_inputs(model, how.long), how, progress=progress)
     skipped = {str(files[place]): str(error) for place, error in found.skipped.items()}
@@ -43,9 +46,6 @@ def embed_files(
         first = next(iter(skipped.values()), "there are none")
         raise InputError(f"none of the {len(files)} files could be embedded. The first: {first}")
     done = tuple(files[place] for place in found.places)
-    header = {
-        "files": json.dumps([str(file) for file in done], ensure_ascii=False),
-        "provenance": json.dumps(provenance.collect(model=model, long=how.long)),
-    }
-    write_safetensors(out, {"embeddings": found.vectors}, header)
+    made = provenance.collect(model=model, long=how.long)
+    write(out, found.vectors, [str(file) for file in done], made)
     return EmbeddedFiles(done, skipped)

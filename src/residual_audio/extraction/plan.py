@@ -113,8 +113,7 @@ def plan_extraction(
     if "attention" in capture.kinds:
         shapes = probe_maps(loaded.encoder, _first_features(loaded, chosen, settings))
         capture = fit_maps(capture, shapes)
-    n_all = None if chosen is full else len(full.clips)
-    return Plan(loaded, chosen, n_all, settings, capture, shapes)
+    return Plan(loaded, chosen, chosen.part_of, settings, capture, shapes)
 
 
 @torch.inference_mode()

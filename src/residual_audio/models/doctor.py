@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 import sys
 from importlib import metadata
 from importlib.util import find_spec
@@ -23,21 +25,19 @@ EXTRAS = {
 
 
 def examine() -> dict[str, dict[str, Any]]:
-    """Sections of facts; `problems` is empty on a healthy machine."""
-    import soundfile
-    import torch
+    """Sections of facts; `problems` is empty on a healthy machine.
 
+    torch is asked nothing: importing it takes longer than everything else here together.
+    """
     versions = {"residual-audio": __version__, "python": sys.version.split()[0]}
     for package in ("torch", "transformers", "safetensors", "numpy", "scipy", "soundfile", "soxr"):
         versions[package] = metadata.version(package)
-    versions["libsndfile"] = soundfile.__libsndfile_version__
-    cuda = torch.cuda.is_available()
     device = {
-        "cuda": torch.cuda.get_device_name(0) if cuda else False,
-        "mps": torch.backends.mps.is_available(),
-        "cores": os.cpu_count(),
-        "torch threads": torch.get_num_threads(),
-        "cpu capability": torch.backends.cpu.get_cpu_capability(),
+        "NVIDIA GPUs": ", ".join(_gpus()) or "none",
+        "torch is built for": _torch_build(),
+        "Apple GPU": (platform.system(), platform.machine()) == ("Darwin", "arm64"),
+        "cores": _cores(),
+        "instructions": _instructions(),
     }
     return {
         "versions": versions,
@@ -50,15 +50,56 @@ def examine() -> dict[str, dict[str, Any]]:
             }
             for extra, (modules, purpose) in EXTRAS.items()
         },
-        "problems": _problems(versions),
+        "problems": _problems(versions, device),
     }
+
+
+def _gpus(drivers: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
+    """Models of the cards that the driver serves."""
+    found = []
+    for path in sorted(drivers.glob("*/information")):
+        models = re.findall(r"Model:\s*(.+)", path.read_text(encoding="utf-8", errors="replace"))
+        found += [model.strip() for model in models]
+    return found
+
+
+def _torch_build() -> str:
+    """`CPU`, `CUDA 12.8` or `ROCm 6.2`, from the file that torch keeps it in."""
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        return "not installed"
+    text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
+    for name, title in (("cuda", "CUDA"), ("hip", "ROCm")):
+        version = re.search(rf"^{name}\b[^=\n]*=\s*['\"]([\d.]+)", text, re.MULTILINE)
+        if version:
+            return f"{title} {version[1]}"
+    return "CPU"
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _instructions(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Which wide instructions decide the speed of products; `not known` off Linux."""
+    flags = re.search(r"^flags\s*:(.*)$", _read(cpuinfo), re.MULTILINE)
+    known = set(flags[1].split()) if flags else set()
+    names = {"avx2": "AVX2", "avx512f": "AVX512", "avx512_bf16": "AVX512-BF16", "amx_tile": "AMX"}
+    return ", ".join(name for flag, name in names.items() if flag in known) or "not known"
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def _files() -> dict[str, Any]:
     from huggingface_hub import constants
 
+    from residual_audio.models.families import NANO
     from residual_audio.models.hub import hub_reachable
-    from residual_audio.models.registry import NANO
 
     cache = Path(constants.HF_HUB_CACHE)
     repos = sorted(path.name for path in cache.glob("models--*")) if cache.is_dir() else []
@@ -71,12 +112,17 @@ def _files() -> dict[str, Any]:
     }
 
 
-def _problems(versions: dict[str, str]) -> dict[str, str]:
+def _problems(versions: dict[str, str], device: dict[str, Any]) -> dict[str, str]:
     problems = {}
     major, minor = (int(part) for part in versions["torch"].split(".")[:2])
     if (major, minor) < (2, 10):
         problems["torch"] = (
             f"torch {versions['torch']} is too old to open pickled checkpoints safely: "
             "pip install 'torch>=2.10'"
+        )
+    if device["NVIDIA GPUs"] != "none" and device["torch is built for"] == "CPU":
+        problems["GPU"] = (
+            "there is an NVIDIA GPU, but this torch is built for the CPU only: install torch "
+            "without constraints.txt to use it"
         )
     return problems

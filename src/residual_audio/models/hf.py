@@ -87,17 +87,25 @@ def find_folder(ref: str) -> Path:
         return Path(snapshot_download(ref, allow_patterns=_PATTERNS, local_files_only=True))
     except (LocalEntryNotFoundError, OSError):
         pass
+    if not hub_reachable():
+        raise ModelError(_absent(ref, "the hub cannot be reached"))
     try:
-        if not hub_reachable():
-            raise OfflineModeIsEnabled("the hub does not answer")
         return Path(snapshot_download(ref, allow_patterns=_PATTERNS))
-    except (LocalEntryNotFoundError, OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:
-        raise ModelError(
-            f"'{ref}' is not in the Hugging Face cache and the hub gave nothing "
-            f"({type(error).__name__}). On a machine with network run `hf download {ref}` and copy "
-            f"the folder here, then use hf:<folder>; it needs config.json, model.safetensors, "
-            f"preprocessor_config.json and tokenizer.json."
-        ) from error
+    except HfHubHTTPError as error:
+        status = error.response.status_code if error.response is not None else "no answer"
+        raise ModelError(_absent(ref, f"the hub does not hand it out ({status})")) from error
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
+        raise ModelError(_absent(ref, "the hub cannot be reached")) from error
+
+
+def _absent(ref: str, why: str) -> str:
+    """Why there is no such model here, and what to put where."""
+    name = ref.rpartition("/")[2]
+    return (
+        f"'{ref}' is not in the Hugging Face cache, and {why}. On a machine with network run "
+        f"`hf download {ref} --local-dir {name}`, copy that folder here and use hf:{name}; it "
+        f"needs config.json, model.safetensors, preprocessor_config.json and tokenizer.json."
+    )
 
 
 def read_folder_weights(folder: Path) -> tuple[StateDict, str]:

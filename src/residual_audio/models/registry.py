@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
-from dataclasses import dataclass
+import re
 from pathlib import Path
 
 import torch
@@ -11,35 +12,8 @@ import torch
 from residual_audio.errors import ModelError
 from residual_audio.models import native
 from residual_audio.models.clap import AudioTextModel, choose_device
+from residual_audio.models.families import FAMILIES, NANO
 from residual_audio.models.proof import prove
-
-
-@dataclass(frozen=True)
-class Family:
-    """A kind of checkpoint that can be loaded."""
-
-    prefix: str
-    title: str
-    reference: str
-    module: str
-
-
-FAMILIES = {
-    family.prefix: family
-    for family in (
-        Family("hf", "Hugging Face ClapModel", "repository id or folder", "hf"),
-        Family("laion", "LAION-CLAP", "file.pt", "laion"),
-        Family("msclap", "Microsoft CLAP 2023", "file.pth", "msclap"),
-        Family("mga", "MGA-CLAP", "file.pt", "mga"),
-        Family("m2d", "M2D-CLAP (ViT)", "folder or file.pth[?features=stacked]", "m2d"),
-        Family("ast", "Audio Spectrogram Transformer, audio only", "folder or id", "ast"),
-        Family("whisper", "Whisper encoder, audio only", "folder or id", "whisper"),
-        Family(
-            "htsat-tiny-random", "HTS-AT tiny, random weights", "seed (optional)", "random_htsat"
-        ),
-    )
-}
-NANO = Path(__file__).parent / "nano"
 
 
 def load_model(name: str, device: str | torch.device = "auto") -> AudioTextModel:
@@ -72,5 +46,17 @@ def _read(name: str) -> AudioTextModel:
     if folder.is_dir() and native.is_native(folder):
         return native.load(folder, name)
     known = ", ".join(["nano", *(f"{family}:…" for family in FAMILIES)])
-    hint = " (a transformers folder is opened with hf:<folder>)" if folder.is_dir() else ""
-    raise ModelError(f"unknown model '{name}'{hint}; known: {known}, or a converted folder")
+    raise ModelError(f"unknown model '{name}'{_hint(name)}; known: {known}, or a converted folder")
+
+
+def _hint(name: str) -> str:
+    """What somebody who wrote this may have meant."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return f": did you mean hf:{name}? (a transformers folder is opened with hf:<folder>)"
+    if path.suffix in (".pt", ".pth", ".ckpt"):
+        return f": did you mean laion:{name}, msclap:{name}, mga:{name} or m2d:{name}?"
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        return f": did you mean hf:{name}?"
+    near = difflib.get_close_matches(name.partition(":")[0], ["nano", *FAMILIES], n=1)
+    return f": did you mean {near[0]}?" if near else ""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -70,15 +72,22 @@ def read_pickle(path: Path, allow: Iterable[type] = ()) -> Any:
         *allow,
     ]
     try:
-        with torch.serialization.safe_globals(allowed):
+        with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about protocols; what matters is raised
             return torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
     except Exception as error:  # the unpickler raises many kinds; all mean the same to the caller
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(
-            f"'{path}' was not loaded: it is not a plain tensor checkpoint ({first}). "
-            "Nothing in it was executed. If you trust its source, convert it to safetensors "
+            f"'{path}' is not a checkpoint of plain tensors{_forbidden(error)}: it was not loaded, "
+            "and nothing in it was executed. If you trust its source, convert it to safetensors "
             "with the code that wrote it."
         ) from error
+
+
+def _forbidden(error: Exception) -> str:
+    """What a pickle asked for besides tensors. The rest of torch's message is advice to load it
+    unsafely, which nobody should read here."""
+    found = re.search(r"GLOBAL ([\w.]+)", str(error))
+    return f" (it asks for {found[1]})" if found else ""
 
 
 def read_checkpoint(path: Path, inside: str, allow: Iterable[type] = ()) -> StateDict:

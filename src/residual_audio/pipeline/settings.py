@@ -19,6 +19,8 @@ class RunSettings:
     root: Path | None = None
     data_options: dict[str, Any] = field(default_factory=dict)
     limit: int | None = None
+    sample: int | None = None
+    """So many clips drawn by the seed, each class by its share; instead of `limit`."""
     device: str = "auto"
     batch_size: int = 8
     seed: int = 0

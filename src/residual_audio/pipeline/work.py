@@ -31,7 +31,6 @@ def extract_store(at: Workshop) -> str:
         at.dataset,
         at.out,
         capture=kinds,
-        limit=asked.limit,
         batch_size=asked.batch_size,
         seed=asked.seed,
         progress=at.progress,

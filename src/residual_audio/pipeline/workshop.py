@@ -35,7 +35,8 @@ class Workshop:
         from residual_audio.data.registry import load_dataset
 
         asked = self.settings
-        return load_dataset(asked.dataset, asked.root, **asked.data_options)
+        whole = load_dataset(asked.dataset, asked.root, **asked.data_options)
+        return whole.select(limit=asked.limit, sample=asked.sample, seed=asked.seed)
 
     @cached_property
     def store(self) -> Store:

@@ -120,7 +120,7 @@ def test_evaluate_errors_are_one_line(call: Call, fakes: dict) -> None:
     code, _, err = call("evaluate", "-m", "m", "--task", "retrieval")
     assert code == 1
     assert "no captions" in err
-    code, _, err = call("evaluate", "-m", "m", "--root", "a", "--root", "b")
+    code, _, err = call("evaluate", "-m", "m", "-d", "synthetic", "--root", "a", "--root", "b")
     assert code == 1
     assert "2 --root" in err
     assert call("evaluate", "--task", "nonsense")[0] == 2

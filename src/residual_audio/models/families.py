@@ -1,0 +1,35 @@
+"""The kinds of checkpoint by name; nothing here loads one, so that listing them is quick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of checkpoint that can be loaded."""
+
+    prefix: str
+    title: str
+    reference: str
+    module: str
+
+
+FAMILIES = {
+    family.prefix: family
+    for family in (
+        Family("hf", "Hugging Face ClapModel", "repository id or folder", "hf"),
+        Family("laion", "LAION-CLAP", "file.pt", "laion"),
+        Family("msclap", "Microsoft CLAP 2023", "file.pth", "msclap"),
+        Family("mga", "MGA-CLAP", "file.pt", "mga"),
+        Family("m2d", "M2D-CLAP (ViT)", "folder or file.pth[?features=stacked]", "m2d"),
+        Family("ast", "Audio Spectrogram Transformer, audio only", "folder or id", "ast"),
+        Family("whisper", "Whisper encoder, audio only", "folder or id", "whisper"),
+        Family(
+            "htsat-tiny-random", "HTS-AT tiny, random weights", "seed (optional)", "random_htsat"
+        ),
+    )
+}
+NANO = Path(__file__).parent / "nano"
+"""The bundled model."""
