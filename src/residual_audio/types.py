@@ -248,6 +248,20 @@ def unite(units: Sequence[Unit], name: str = "set") -> Unit:
     return Unit(name, "set", heads, sites, min((unit.block for unit in units), default=0))
 
 
+def place_of(unit: Unit) -> dict[str, int]:
+    """Stage, block and head where a unit begins, and its block over all stages; −1 for none."""
+    touched: list[Head | Site] = [*unit.heads, *unit.sites]
+    begin = min(((part.stage, part.block) for part in touched), default=None)
+    heads = [head.head for head in unit.heads if (head.stage, head.block) == begin]
+    whole = begin is None or unit.kind == "stage"
+    return {
+        "stage": unit.stage,
+        "block": -1 if whole or begin is None else begin[1],
+        "head": min(heads, default=-1),
+        "block_index": -1 if whole else unit.block,
+    }
+
+
 @dataclass(frozen=True)
 class Spectrum:
     """Centred PCA of one unit, in float64."""

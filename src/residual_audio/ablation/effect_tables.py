@@ -8,7 +8,7 @@ from residual_audio.ablation.effects import Effects, by_class, summary
 from residual_audio.ablation.interventions import Interventions
 from residual_audio.metrics.uncertainty import correlation
 from residual_audio.table import Table, from_rows
-from residual_audio.types import FloatArray, Head, Site, Unit
+from residual_audio.types import FloatArray, Unit, place_of
 
 
 def effects_table(
@@ -26,20 +26,6 @@ def effects_table(
         "changes are after − before; 95% intervals are paired and draw whole groups",
     )
     return from_rows(name, rows, f"Removing each {level}, {effects.method}", notes)
-
-
-def place_of(unit: Unit) -> dict[str, int]:
-    """Stage, block and head where a unit begins, and its block over all stages; −1 for none."""
-    touched: list[Head | Site] = [*unit.heads, *unit.sites]
-    begin = min(((part.stage, part.block) for part in touched), default=None)
-    heads = [head.head for head in unit.heads if (head.stage, head.block) == begin]
-    whole = begin is None or unit.kind == "stage"
-    return {
-        "stage": unit.stage,
-        "block": -1 if whole or begin is None else begin[1],
-        "head": min(heads, default=-1),
-        "block_index": -1 if whole else unit.block,
-    }
 
 
 def class_table(given: Interventions, effects: Effects, level: str) -> Table | None:

@@ -11,12 +11,11 @@ from torch import Tensor
 
 from residual_audio.errors import InputError
 from residual_audio.models.encoder import Edit
+from residual_audio.passes.fan_out import Change, Values, fan_out
 from residual_audio.passes.kept import Audio, Batches
 from residual_audio.types import Site, UnitLike, attention_site, parse_unit
 
 Mode = Literal["zero", "mean", "resample"]
-Values = Mapping[tuple[Site, str], Tensor]
-"""(site, "raw" or "out") → what one clip, or each clip of a batch, had there."""
 
 
 @dataclass(frozen=True)
@@ -95,54 +94,14 @@ def removal(
 
     The batch is one clip before the first edited site and one copy a unit after it.
     """
-    raw: dict[Site, list[tuple[int, int]]] = {}
-    out: dict[Site, list[int]] = {}
-    for copy, unit in enumerate(parse_unit(given, sites) for given in units):
-        for head in unit.heads:
-            site = attention_site(head, sites)
-            if site not in unit.sites:
-                raw.setdefault(site, []).append((copy, head.head))
-        for site in unit.sites:
-            out.setdefault(site, []).append(copy)
-    edit: dict[tuple[Site, str], Callable[[Tensor], Tensor]] = {}
-    for site, places in raw.items():
-        copies, heads = (torch.tensor(column) for column in zip(*places, strict=True))
-        value: Tensor | float = 0.0
-        mean = instead.mean(site, "raw")
+
+    def value(site: Site, point: str) -> Tensor | float:
+        mean = instead.mean(site, point)
         if mean is not None:
-            value = mean[heads][:, None]  # place 1 d_head
-        elif donor is not None:
-            value = donor[site, "raw"][:, heads].transpose(0, 1)  # place token d_head
-        edit[site, "raw"] = _replace(len(units), copies, heads, value)
-        # asks for the site's output on its own, so that it may be larger than the stream it joins
-        edit[site, "out"] = _unchanged
-    for site, rows in out.items():
-        value = 0.0
-        mean = instead.mean(site, "out")
-        if mean is not None:
-            value = mean
-        elif donor is not None:
-            value = donor[site, "out"]
-        edit[site, "out"] = _replace(len(units), torch.tensor(rows), None, value)
-    return edit
+            return mean
+        return 0.0 if donor is None else donor[site, point]
 
-
-def _unchanged(x: Tensor) -> Tensor:
-    return x
-
-
-def _replace(
-    n_copies: int, copies: Tensor, heads: Tensor | None, value: Tensor | float
-) -> Callable[[Tensor], Tensor]:
-    def change(x: Tensor) -> Tensor:
-        x = x.expand(n_copies, *x.shape[1:]).clone()
-        if heads is None:
-            x[copies.to(x.device)] = value
-        else:
-            x[copies.to(x.device), :, heads.to(x.device)] = value
-        return x
-
-    return change
+    return fan_out([Change(parse_unit(unit, sites)) for unit in units], sites, value)
 
 
 def remove(unit: UnitLike, sites: Sequence[Site], instead: Replacement = ZERO) -> Edit:

@@ -55,6 +55,11 @@ class Pair:
     """Of the pair, the reversed pair and, where there is one, the triplet."""
     clips: tuple[Clip, ...]
 
+    @property
+    def group(self) -> str:
+        """Items made from one source share it."""
+        return next((clip.group for clip in self.clips if clip.group), None) or self.id
+
 
 @dataclass(frozen=True)
 class Dataset:

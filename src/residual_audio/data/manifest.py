@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from residual_audio.data.audio_files import Files, LayoutError, nfc
-from residual_audio.data.base import TEMPLATE, Card, Dataset
+from residual_audio.data.base import TEMPLATE, Card, Dataset, Pair
 from residual_audio.data.metadata import read_csv, read_jsonl
 from residual_audio.errors import DatasetError
 from residual_audio.types import Clip
@@ -16,13 +16,14 @@ NAMES = ("manifest.csv", "manifest.jsonl", "metadata.csv", "metadata.jsonl")
 CARD = Card(
     name="manifest",
     title="A table of recordings (CSV or JSONL)",
-    task="labels or captions",
+    task="labels, captions or pairs",
     licence="yours",
     citation="",
     url="",
     layout=(
         "manifest.csv or manifest.jsonl with the columns path (below the root), and any of label, "
-        "caption or captions (or caption_1 …), fold, group"
+        "caption or captions (or caption_1 …), fold, group, pair (rows of one name are a "
+        "compositional item of two or three: the first caption of each is its own)"
     ),
     download="Give the table itself, or the folder that holds it, as the root.",
     group="column group; without it each file by itself",
@@ -47,6 +48,7 @@ def load(
     finder = _Finder(home, allow_outside)
     clips, missing, names = [], {}, _fold_numbers(file, rows)
     seen: dict[str, int] = {}
+    members: dict[str, list[Clip]] = {}
     for number, row in enumerate(rows, 1):
         text = row.get("path")
         if not isinstance(text, str) or not text:
@@ -66,6 +68,8 @@ def load(
             )
         seen[text] = number
         clips.append(clip)
+        if name := _text(row.get("pair")):
+            members.setdefault(name, []).append(clip)
         if path is None:
             missing[clip.id] = f"no file {text}"
     return Dataset(
@@ -75,9 +79,19 @@ def load(
         classes=tuple(sorted({clip.label for clip in clips if clip.label})),
         template=template or TEMPLATE,
         card=CARD,
+        pairs=tuple(_pair(file, name, own) for name, own in members.items()),
         folds={number: name for name, number in names.items()},
         missing=missing,
     )
+
+
+def _pair(file: Path, name: str, clips: list[Clip]) -> Pair:
+    if len(clips) not in (2, 3) or not all(clip.captions for clip in clips):
+        raise DatasetError(
+            f"'{file}': pair '{name}' has {len(clips)} rows: two (or three) with a caption each "
+            "make an item"
+        )
+    return Pair(name, tuple(clip.captions[0] for clip in clips), tuple(clips))
 
 
 def _table_in(root: Path) -> Path:

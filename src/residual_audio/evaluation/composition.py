@@ -144,12 +144,8 @@ def _gather(
 ) -> PairVectors:
     text = np.array([[of_text[caption] for caption in pair.captions[:k]] for pair in pairs])
     audio = np.array([[of_clip[clip.id] for clip in pair.clips[:k]] for pair in pairs])
-    groups = tuple(_group(pair) for pair in pairs)
+    groups = tuple(pair.group for pair in pairs)
     return PairVectors(tuple(pairs), groups, text.astype(np.float64), audio.astype(np.float64))
-
-
-def _group(pair: Pair) -> str:
-    return next((clip.group for clip in pair.clips if clip.group), None) or pair.id
 
 
 def _look_into(two: PairVectors) -> tuple[dict[str, list[Any]], dict[str, object]]:

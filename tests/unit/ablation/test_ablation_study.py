@@ -9,7 +9,6 @@ import pytest
 from small_run import small_dataset, small_model
 
 from residual_audio.ablation.ablation import AblationSettings, ablate, find_units
-from residual_audio.ablation.effect_tables import place_of
 from residual_audio.ablation.head_metrics import head_metrics
 from residual_audio.ablation.interventions import interventions_on
 from residual_audio.data.base import Dataset
@@ -21,7 +20,7 @@ from residual_audio.passes.loop import Hearing
 from residual_audio.report.figures import draw_all
 from residual_audio.report.write import write_tables
 from residual_audio.store import Store
-from residual_audio.types import parse_unit
+from residual_audio.types import parse_unit, place_of
 
 
 @pytest.fixture(scope="module")

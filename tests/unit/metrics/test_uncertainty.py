@@ -124,3 +124,39 @@ def test_holm_equals_statsmodels() -> None:
     np.testing.assert_allclose(uncertainty.holm(p), multipletests(p, method="holm")[1])
     with_gap = uncertainty.holm([0.01, np.nan, 0.04])
     np.testing.assert_allclose(with_gap, [0.02, np.nan, 0.04])
+
+
+def test_fdr_equals_scipy_and_leaves_nan_out():
+    p = np.random.default_rng(0).random(40) ** 3
+    np.testing.assert_allclose(uncertainty.fdr(p), stats.false_discovery_control(p))
+    q = uncertainty.fdr([0.01, np.nan, 0.2])
+    np.testing.assert_allclose(q, [0.02, np.nan, 0.2])
+
+
+def test_fdr_holds_its_level_where_a_fifth_of_the_effects_is_real():
+    """Share of false ones among those declared at q ≤ 0.1, over many studies of sign-flip tests."""
+    rng = np.random.default_rng(1)
+    shares, found = [], []
+    for study in range(60):
+        real = np.arange(50) < 10
+        values = rng.normal(size=(40, 50)) + 0.8 * real
+        q = uncertainty.fdr(uncertainty.sign_flip(values, n_flips=2000, seed=study))
+        declared = q <= 0.1
+        shares.append((declared & ~real).sum() / max(1, declared.sum()))
+        found.append((declared & real).sum() / 10)
+    assert np.mean(shares) < 0.1 + 3 * np.std(shares) / len(shares) ** 0.5
+    assert np.mean(shares) > 0.03  # the level is used, not only kept
+    assert np.mean(found) > 0.8
+
+
+def test_sign_flip_is_exact_for_few_groups_and_flips_whole_groups():
+    # 5 groups, all positive: 2 of 32 sign patterns reach the sum
+    assert uncertainty.sign_flip(np.arange(1.0, 6.0)) == 2 / 32
+    twice = np.repeat(np.arange(1.0, 6.0), 2)
+    assert uncertainty.sign_flip(twice, groups=np.repeat(np.arange(5), 2)) == 2 / 32
+    assert np.isnan(uncertainty.sign_flip(np.ones(3), groups=["a"] * 3))
+    assert uncertainty.sign_flip(np.zeros(4)) == 1.0
+    p = np.array(
+        [uncertainty.sign_flip(np.random.default_rng(s).normal(size=12)) for s in range(200)]
+    )
+    assert 0.01 < (p <= 0.05).mean() < 0.09
