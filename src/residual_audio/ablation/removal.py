@@ -11,7 +11,7 @@ from torch import Tensor
 
 from residual_audio.errors import InputError
 from residual_audio.models.encoder import Edit
-from residual_audio.passes.fan_out import Change, Values, fan_out
+from residual_audio.passes.fan_out import Swap, Values, fan_out
 from residual_audio.passes.kept import Audio, Batches
 from residual_audio.types import Site, UnitLike, attention_site, parse_unit
 
@@ -101,7 +101,7 @@ def removal(
             return mean
         return 0.0 if donor is None else donor[site, point]
 
-    return fan_out([Change(parse_unit(unit, sites)) for unit in units], sites, value)
+    return fan_out([Swap(parse_unit(unit, sites)) for unit in units], sites, value)
 
 
 def remove(unit: UnitLike, sites: Sequence[Site], instead: Replacement = ZERO) -> Edit:

@@ -10,7 +10,15 @@ from torch import Tensor
 
 from residual_audio.errors import InputError
 from residual_audio.interchange.exchanges import Exchanges
-from residual_audio.interchange.kept import Kept, Key, Masks, Measured, keys_of, measured, points_of
+from residual_audio.interchange.held import (
+    Kept,
+    Key,
+    MeasuredExchanges,
+    TokenMasks,
+    keys_of,
+    measured,
+    points_of,
+)
 from residual_audio.interchange.targets import Target
 from residual_audio.models.encoder import Edit
 from residual_audio.types import Site
@@ -18,7 +26,7 @@ from residual_audio.types import Site
 
 def run_attribution(
     given: Exchanges, numbers: Sequence[int], rows: Sequence[int], targets: Sequence[Target]
-) -> Measured:
+) -> MeasuredExchanges:
     if any(target.unit.kind == "output" for target in targets):
         raise InputError("the output is all there is after it: exchange it exactly")
     sites = given.model.encoder.sites
@@ -53,7 +61,7 @@ def run_attribution(
         for column, number in enumerate(numbers):
             item = given.items[number]
             clean, corrupt = where[item.clean], where[item.corrupt]
-            masks = Masks(given, item, keep)
+            masks = TokenMasks(given, item, keep)
             gains = {
                 key: slopes[key][corrupt] * (value[clean] - value[corrupt])
                 for key, value in points.items()
@@ -65,7 +73,7 @@ def run_attribution(
 
 
 def _sum_of(
-    target: Target, sites: Sequence[Site], gains: dict[Key, Tensor], masks: Masks
+    target: Target, sites: Sequence[Site], gains: dict[Key, Tensor], masks: TokenMasks
 ) -> Tensor:
     """⟨slope, clean − corrupt⟩ over the target's tokens."""
     total = torch.zeros((), device=next(iter(gains.values())).device)

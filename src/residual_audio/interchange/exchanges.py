@@ -20,8 +20,8 @@ from residual_audio.interchange.measures import (
 )
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import Features
+from residual_audio.passes.lengths import Rows
 from residual_audio.passes.loop import Cut, Hearing, Item, hear
-from residual_audio.passes.rows import Rows
 from residual_audio.passes.sources import AudioInput, cut_clips, cut_inputs, reason
 from residual_audio.progress import SILENT, Progress
 

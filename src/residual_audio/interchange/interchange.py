@@ -15,11 +15,11 @@ import numpy as np
 from residual_audio.errors import InputError
 from residual_audio.files import write_npz
 from residual_audio.interchange.attribution import run_attribution
-from residual_audio.interchange.effects import MIN_GAP, Interchanged
-from residual_audio.interchange.exact import run_exact
 from residual_audio.interchange.exchanges import Exchanges
-from residual_audio.interchange.kept import Measured
+from residual_audio.interchange.held import MeasuredExchanges
 from residual_audio.interchange.measures import digest_of
+from residual_audio.interchange.outcomes import MIN_GAP, Interchanged
+from residual_audio.interchange.rerun import run_exact
 from residual_audio.interchange.straight import run_direct
 from residual_audio.interchange.targets import Target, parse_targets
 from residual_audio.models.token_times import Range
@@ -28,11 +28,11 @@ from residual_audio.types import UnitLike
 
 Method = Literal["exact", "attribution"]
 METHODS: tuple[Method, ...] = get_args(Method)
-Path_ = Literal["total", "direct"]
-PATHS: tuple[Path_, ...] = get_args(Path_)
-Run = Callable[[Exchanges, Sequence[int], Sequence[int], Sequence[Target]], Measured]
+Route = Literal["total", "direct"]
+PATHS: tuple[Route, ...] = get_args(Route)
+Run = Callable[[Exchanges, Sequence[int], Sequence[int], Sequence[Target]], MeasuredExchanges]
 """(exchanges, numbers of some, rows of their clips, targets) → what was measured."""
-RUNS: dict[tuple[Method, Path_], Run] = {
+RUNS: dict[tuple[Method, Route], Run] = {
     ("exact", "total"): run_exact,
     ("attribution", "total"): run_attribution,
     ("exact", "direct"): run_direct,
@@ -40,11 +40,11 @@ RUNS: dict[tuple[Method, Path_], Run] = {
 
 
 @dataclass(frozen=True)
-class Way:
+class ExchangeWay:
     """How targets are exchanged."""
 
     method: Method = "exact"
-    path: Path_ = "total"
+    path: Route = "total"
     """`total`: through everything after; `direct`: only what the target itself adds."""
     between: Range | None = None
     """Only at the tokens of this time range, in seconds."""
@@ -58,13 +58,13 @@ class Way:
             raise InputError(f"'{self.method}' with path '{self.path}' is not there: use {known}")
 
 
-WAY = Way()
+WAY = ExchangeWay()
 
 
 def interchange(
     given: Exchanges,
     units: UnitLike | Sequence[UnitLike] | Sequence[Target],
-    way: Way = WAY,
+    way: ExchangeWay = WAY,
     *,
     keep: Path | None = None,
     progress: Progress = SILENT,
@@ -108,7 +108,7 @@ def interchange(
 
 
 def _targets(
-    given: Exchanges, units: UnitLike | Sequence[UnitLike] | Sequence[Target], way: Way
+    given: Exchanges, units: UnitLike | Sequence[UnitLike] | Sequence[Target], way: ExchangeWay
 ) -> tuple[Target, ...]:
     if isinstance(units, Sequence) and units and isinstance(units[0], Target):
         found: tuple[Target, ...] = tuple(units)  # type: ignore[arg-type]
@@ -120,7 +120,9 @@ def _targets(
 class _Parts:
     """What is done of one interchange: one small file a batch, under a name that says what of."""
 
-    def __init__(self, folder: Path, given: Exchanges, targets: Sequence[Target], way: Way) -> None:
+    def __init__(
+        self, folder: Path, given: Exchanges, targets: Sequence[Target], way: ExchangeWay
+    ) -> None:
         asked = {
             "model": given.model.sha256,
             "measure": given.measured_by,

@@ -13,7 +13,14 @@ from torch import Tensor
 
 from residual_audio.direct.token_path import TokenPath
 from residual_audio.interchange.exchanges import Exchanges
-from residual_audio.interchange.kept import Kept, Masks, Measured, keys_of, measured, points_of
+from residual_audio.interchange.held import (
+    Kept,
+    MeasuredExchanges,
+    TokenMasks,
+    keys_of,
+    measured,
+    points_of,
+)
 from residual_audio.interchange.targets import Target
 from residual_audio.models.encoder import Encoder
 
@@ -21,7 +28,7 @@ from residual_audio.models.encoder import Encoder
 @torch.no_grad()
 def run_direct(
     given: Exchanges, numbers: Sequence[int], rows: Sequence[int], targets: Sequence[Target]
-) -> Measured:
+) -> MeasuredExchanges:
     model = given.model
     path = TokenPath(model.encoder)
     keep = Kept(model.encoder.sites, {t.stream for t in targets if t.stream is not None}, True)
@@ -34,7 +41,7 @@ def run_direct(
     for column, number in enumerate(numbers):
         item = given.items[number]
         clean, corrupt = where[item.clean], where[item.corrupt]
-        masks = Masks(given, item, keep)
+        masks = TokenMasks(given, item, keep)
         for i, target in enumerate(targets):
             key = (i, masks.duration_s)
             if key not in parts:
@@ -52,7 +59,7 @@ def _added(
     target: Target,
     keep: Kept,
     weights: Sequence[Tensor],
-    masks: Masks,
+    masks: TokenMasks,
 ) -> Tensor:
     """[clip, latent] what a target adds to the latent of each clip."""
     tokens = masks.of(target)

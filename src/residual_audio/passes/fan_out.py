@@ -45,7 +45,7 @@ class Keep:
 
 
 @dataclass(frozen=True)
-class Change:
+class Swap:
     """What one copy has replaced."""
 
     unit: Unit
@@ -65,7 +65,7 @@ def plan_blocks(first: Sequence[int], at_once: int) -> list[tuple[int, list[int]
     ]
 
 
-def fan_out(changes: Sequence[Change], sites: Sequence[Site], instead: Instead) -> Edit:
+def fan_out(changes: Sequence[Swap], sites: Sequence[Site], instead: Instead) -> Edit:
     """An edit whose copy i of the clip has `changes[i]`.
 
     The batch is one clip (or already one copy a change) before the first edited site.
@@ -96,7 +96,7 @@ def fan_out(changes: Sequence[Change], sites: Sequence[Site], instead: Instead) 
     return edit
 
 
-def _where(changes: Sequence[Change], copies: Sequence[int], stage: int) -> Tensor | None:
+def _where(changes: Sequence[Swap], copies: Sequence[int], stage: int) -> Tensor | None:
     """[place, token, 1], or None where every token is replaced."""
     masks = [changes[copy].tokens for copy in copies]
     given = [mask[stage] for mask in masks if mask is not None]

@@ -11,12 +11,12 @@ from tests.support.tiny_model import tiny_model
 from residual_audio.direct.contributions import Captured, Contributions
 from residual_audio.errors import InputError
 from residual_audio.interchange.exchanges import Exchanges, exchanges_of_inputs
-from residual_audio.interchange.interchange import Way, interchange
+from residual_audio.interchange.interchange import ExchangeWay, interchange
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import States
 
 TEXTS = [("a dog barks", "rain on a roof"), ("a bell", "a dog barks")]
-DIRECT = Way(path="direct")
+DIRECT = ExchangeWay(path="direct")
 
 
 def trained_like(model: AudioTextModel) -> AudioTextModel:
@@ -55,7 +55,7 @@ def test_a_clip_into_itself_changes_nothing(model):
     sounds = waves(model, 2, 3)
     same = exchanges_of_inputs(model, sounds, sounds, TEXTS)
     units = ["head", "attention", "mlp", "stage", "stream"]
-    for way in (Way(), Way("attribution"), DIRECT):
+    for way in (ExchangeWay(), ExchangeWay("attribution"), DIRECT):
         found = interchange(same, units, way)
         np.testing.assert_allclose(found.changes, 0, atol=1e-6)
         assert not found.used.any()
@@ -66,7 +66,7 @@ def test_a_clip_into_itself_changes_nothing(model):
 def test_every_head_of_a_site_is_the_site(given):
     site = next(s for s in given.model.encoder.sites if s.block == 1)
     heads = "all=" + "+".join(str(head) for head in site.heads)
-    for way, exact in ((Way(), 2e-6), (Way("attribution"), 2e-6)):
+    for way, exact in ((ExchangeWay(), 2e-6), (ExchangeWay("attribution"), 2e-6)):
         found = interchange(given, [heads, str(site)], way)
         np.testing.assert_allclose(found.patched[0], found.patched[1], atol=exact)
         assert abs(found.changes).max() > 1e-4
@@ -92,7 +92,7 @@ def test_all_before_a_block_is_the_other_clips_state(given):
 
 
 def test_the_output_is_the_clean_clip(given):
-    for way in (Way(), DIRECT):
+    for way in (ExchangeWay(), DIRECT):
         found = interchange(given, "output", way)
         np.testing.assert_allclose(found.patched[0], found.clean, atol=2e-6)
 
@@ -107,23 +107,24 @@ def test_many_at_once_equals_one_at_a_time(given):
 
 def test_two_halves_of_the_time_are_all_tokens_of_a_stream_with_a_time(given):
     duration = given.durations_s[0]
-    whole = interchange(given, "s0.b1.stream", Way(between=(0, duration)))
-    half = interchange(given, "s0.b1.stream", Way(between=(0, duration / 2)))
+    whole = interchange(given, "s0.b1.stream", ExchangeWay(between=(0, duration)))
+    half = interchange(given, "s0.b1.stream", ExchangeWay(between=(0, duration / 2)))
     every = interchange(given, "s0.b1.stream")
     assert abs(half.patched - whole.patched).max() > 1e-5
     n_special = getattr(given.model.encoder.config, "n_special", 0)
     if n_special == 0:
         np.testing.assert_allclose(whole.patched, every.patched, atol=2e-6)
-    for way in (Way("attribution"), Way("exact", "direct")):
+    for way in (ExchangeWay("attribution"), ExchangeWay("exact", "direct")):
         ends = [(0, duration / 2), (duration / 2, duration), (0, duration)]
         first, second, both = (
-            interchange(given, "s0.b1.h1", Way(way.method, way.path, between)) for between in ends
+            interchange(given, "s0.b1.h1", ExchangeWay(way.method, way.path, between))
+            for between in ends
         )
         if way.method == "attribution":  # linear in the tokens
             total = first.changes + second.changes
             np.testing.assert_allclose(total, both.changes, atol=2e-6)
     with pytest.raises(InputError, match="no token of stage"):
-        interchange(given, "s0.b1.h1", Way(between=(duration + 1, duration + 2)))
+        interchange(given, "s0.b1.h1", ExchangeWay(between=(duration + 1, duration + 2)))
 
 
 def test_attribution_is_the_derivative_along_the_line(given):
@@ -131,7 +132,7 @@ def test_attribution_is_the_derivative_along_the_line(given):
     encoder = model.encoder
     site = [s for s in encoder.sites if s.kind == "attention"][1]
     names = [f"s{site.stage}.b{site.block}.h1", f"s{site.stage}.b{site.block}.mlp"]
-    found = interchange(given, names, Way("attribution"))
+    found = interchange(given, names, ExchangeWay("attribution"))
     mlp = next(s for s in encoder.sites if str(s) == names[1])
     item = given.items[0]
     values: dict = {}
@@ -195,6 +196,6 @@ def test_direct_is_arithmetic_of_the_latent(given):
 
 def test_attribution_refuses_what_has_no_slope_and_direct_has_no_attribution(given):
     with pytest.raises(InputError, match="exchange it exactly"):
-        interchange(given, "output", Way("attribution"))
+        interchange(given, "output", ExchangeWay("attribution"))
     with pytest.raises(InputError, match="'attribution' with path 'direct'"):
-        Way("attribution", "direct")
+        ExchangeWay("attribution", "direct")

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 
 from residual_audio.interchange.exchanges import Exchanges
-from residual_audio.interchange.kept import Kept, Masks, Measured, measured
+from residual_audio.interchange.held import Kept, MeasuredExchanges, TokenMasks, measured
 from residual_audio.interchange.targets import Target
-from residual_audio.passes.fan_out import Change, fan_out, plan_blocks
+from residual_audio.passes.fan_out import Swap, fan_out, plan_blocks
 
 AT_ONCE = 32
 """Targets that run together."""
@@ -18,7 +18,7 @@ AT_ONCE = 32
 @torch.no_grad()
 def run_exact(
     given: Exchanges, numbers: Sequence[int], rows: Sequence[int], targets: Sequence[Target]
-) -> Measured:
+) -> MeasuredExchanges:
     sites = given.model.encoder.sites
     plan = plan_blocks([target.block for target in targets], AT_ONCE)
     keep = Kept(sites, {target.block for target in targets})
@@ -28,14 +28,14 @@ def run_exact(
     for column, number in enumerate(numbers):
         item = given.items[number]
         clean, corrupt = where[item.clean], where[item.corrupt]
-        masks = Masks(given, item, keep)
+        masks = TokenMasks(given, item, keep)
         for block, members in plan:
             if targets[members[0]].unit.kind == "output":
                 found = joint[clean][None].expand(len(members), -1)
             else:
                 some = [targets[i] for i in members]
                 start = keep.start(block, clean, corrupt, some, masks)
-                changes = [Change(target.unit, masks.of(target)) for target in some]
+                changes = [Swap(target.unit, masks.of(target)) for target in some]
                 edit = fan_out(changes, sites, lambda site, point: keep.values[site, point][clean])  # noqa: B023
                 found = given.model.joint(given.model.encode(None, edit=edit, start=start))
             patched[members, column] = item.measure(found, joint[clean])

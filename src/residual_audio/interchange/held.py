@@ -16,7 +16,7 @@ from residual_audio.types import Site, attention_site
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredExchanges:
     """Of some exchanges: the measure of both clips and with each target exchanged."""
 
     clean: Tensor
@@ -47,7 +47,7 @@ class Kept(Keep):
         return {site.stage: value.shape[1] for (site, _), value in self.values.items()}
 
     def start(
-        self, block: int, clean: int, corrupt: int, targets: Sequence[Target], masks: Masks
+        self, block: int, clean: int, corrupt: int, targets: Sequence[Target], masks: TokenMasks
     ) -> State:
         """The corrupt clip entering a block; one copy a target where streams are exchanged."""
         stream = self.streams[block]
@@ -66,7 +66,7 @@ class Kept(Keep):
         return State(block, copies)
 
 
-class Masks:
+class TokenMasks:
     """Which tokens a target means in the clips of one exchange."""
 
     def __init__(self, given: Exchanges, item: Exchange, keep: Kept) -> None:
@@ -119,11 +119,11 @@ def measured(
     where: dict[int, int],
     joint: Tensor,
     patched: Tensor,
-) -> Measured:
+) -> MeasuredExchanges:
     def of(row: int, item: Exchange) -> Tensor:
         return item.measure(joint[where[row]][None], joint[where[item.clean]])[0]
 
     items = [given.items[n] for n in numbers]
     clean = torch.stack([of(item.clean, item) for item in items])
     corrupt = torch.stack([of(item.corrupt, item) for item in items])
-    return Measured(clean, corrupt, patched)
+    return MeasuredExchanges(clean, corrupt, patched)
