@@ -15,7 +15,7 @@ from residual_audio.ablation.removal import ZERO, Replacement, removal
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import MEASURES, Judge
 from residual_audio.models.encoder import State
-from residual_audio.passes.fan_out import Keep, Values, plan_blocks
+from residual_audio.passes.fan_out import KeepStreams, Values, plan_blocks
 from residual_audio.passes.kept import Audio, Batches
 from residual_audio.progress import SILENT, Progress
 from residual_audio.types import UnitLike, parse_units
@@ -44,7 +44,7 @@ def exact_ablation(
     start = time.perf_counter()
     last: Values = {}
     for clips, features in batches:
-        keep = Keep(sites, {block for block, _ in plan}, values=instead.mode == "resample")
+        keep = KeepStreams(sites, {block for block, _ in plan}, values=instead.mode == "resample")
         base = model.joint(model.encoder.encode(features, tap=keep))
         measured.put_before(clips, judge.measure(base, clips, base))
         donors = _previous(keep.values, last)

@@ -23,7 +23,7 @@ Instead = Callable[[Site, str], Tensor | float]
 (`raw`), [width] or [token, width] after (`out`)."""
 
 
-class Keep:
+class KeepStreams:
     """A tap that keeps the streams entering blocks and, if asked, what each site gave."""
 
     def __init__(self, sites: Sequence[Site], blocks: set[int], values: bool) -> None:

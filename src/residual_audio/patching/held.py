@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from residual_audio.interchange.exchanges import Exchange, Exchanges
-from residual_audio.interchange.targets import Target, stage_of_block
 from residual_audio.models.encoder import State
-from residual_audio.passes.fan_out import Keep
+from residual_audio.passes.fan_out import KeepStreams
+from residual_audio.patching.exchanges import Exchange, Exchanges
+from residual_audio.patching.targets import Target, stage_of_block
 from residual_audio.types import Site, attention_site
 
 
@@ -26,7 +26,7 @@ class MeasuredExchanges:
     """[target, exchange]"""
 
 
-class Kept(Keep):
+class HeldPass(KeepStreams):
     """Streams, all values, and for the direct path the scale of the norms."""
 
     def __init__(self, sites: Sequence[Site], blocks: set[int], scales: bool = False) -> None:
@@ -69,7 +69,7 @@ class Kept(Keep):
 class TokenMasks:
     """Which tokens a target means in the clips of one exchange."""
 
-    def __init__(self, given: Exchanges, item: Exchange, keep: Kept) -> None:
+    def __init__(self, given: Exchanges, item: Exchange, keep: HeldPass) -> None:
         self._encoder, self._lengths = given.model.encoder, keep.lengths
         self._device = given.model.device
         self.duration_s = given.durations_s[item.clean]
@@ -103,7 +103,9 @@ def _entered(block: int, sites: Sequence[Site]) -> Site:
     return [site for site in sites if site.kind == "attention"][block]
 
 
-def points_of(targets: Sequence[Target], sites: Sequence[Site], keep: Kept) -> dict[Key, Tensor]:
+def points_of(
+    targets: Sequence[Target], sites: Sequence[Site], keep: HeldPass
+) -> dict[Key, Tensor]:
     """Every tensor that a target lies in."""
     wanted = dict.fromkeys(key for target in targets for key, _ in keys_of(target, sites))
     streams = {_entered(block, sites): value for block, value in keep.streams.items()}

@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from residual_audio.direct.token_path import TokenPath
-from residual_audio.interchange.exchanges import Exchanges
-from residual_audio.interchange.held import (
-    Kept,
+from residual_audio.models.encoder import Encoder
+from residual_audio.patching.exchanges import Exchanges
+from residual_audio.patching.held import (
+    HeldPass,
     MeasuredExchanges,
     TokenMasks,
     keys_of,
     measured,
     points_of,
 )
-from residual_audio.interchange.targets import Target
-from residual_audio.models.encoder import Encoder
+from residual_audio.patching.targets import Target
 
 
 @torch.no_grad()
@@ -31,7 +31,7 @@ def run_direct(
 ) -> MeasuredExchanges:
     model = given.model
     path = TokenPath(model.encoder)
-    keep = Kept(model.encoder.sites, {t.stream for t in targets if t.stream is not None}, True)
+    keep = HeldPass(model.encoder.sites, {t.stream for t in targets if t.stream is not None}, True)
     encoded = model.encode(given.features.take(rows), tap=keep)
     weights = path.weights(keep.scales)
     joint = model.joint(encoded)
@@ -57,7 +57,7 @@ def _added(
     encoder: Encoder,
     path: TokenPath,
     target: Target,
-    keep: Kept,
+    keep: HeldPass,
     weights: Sequence[Tensor],
     masks: TokenMasks,
 ) -> Tensor:

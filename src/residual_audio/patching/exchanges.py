@@ -12,17 +12,17 @@ from torch import Tensor
 
 from residual_audio.data.base import Dataset, Pair
 from residual_audio.errors import DatasetError, InputError, ModelError
-from residual_audio.interchange.measures import (
-    Measure,
-    MeasureName,
-    TextMargin,
-    likeness,
-)
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import Features
 from residual_audio.passes.lengths import Rows
 from residual_audio.passes.loop import Cut, Hearing, Item, hear
 from residual_audio.passes.sources import AudioInput, cut_clips, cut_inputs, reason
+from residual_audio.patching.measures import (
+    Measure,
+    MeasureName,
+    TextMargin,
+    likeness,
+)
 from residual_audio.progress import SILENT, Progress
 
 
@@ -125,24 +125,36 @@ def exchanges_of_pairs(
     return Exchanges(model, heard.features, heard.durations_s, items, skipped, measure)
 
 
-def exchanges_of_inputs(
+@dataclass(frozen=True)
+class Sounds:
+    """Files or waveforms; clip i of `clean` goes into clip i of `corrupt`."""
+
+    clean: Sequence[AudioInput]
+    corrupt: Sequence[AudioInput]
+    sample_rate_hz: int | None = None
+    """Of waveforms."""
+    groups: Sequence[str] | None = None
+    """Pairs of one source share a group; without them each pair stands for itself."""
+
+
+def exchanges_of_sounds(
     model: AudioTextModel,
-    clean: Sequence[AudioInput],
-    corrupt: Sequence[AudioInput],
+    sounds: Sounds,
     texts: Sequence[tuple[str, str]] | None,
     measure: MeasureName | Measure = "difference",
     hearing: Hearing | None = None,
-    *,
-    groups: Sequence[str] | None = None,
     progress: Progress = SILENT,
 ) -> Exchanges:
-    """Clip i of `clean` into clip i of `corrupt`; `texts`: for each, the clean and the corrupt
-    caption. A file that cannot be read is an error that names it."""
+    """`texts`: of each pair, the clean and the corrupt caption. A file that cannot be read is an
+    error that names it."""
+    clean, corrupt, groups = sounds.clean, sounds.corrupt, sounds.groups
+    if groups is not None and len(groups) != len(clean):
+        raise InputError(f"{len(groups)} groups were given for {len(clean)} pairs")
     if len(clean) != len(corrupt) or not clean:
         raise InputError(f"{len(clean)} clean clips for {len(corrupt)} corrupt ones: give as many")
     hearing = hearing or Hearing()
     n = len(clean)
-    cut = cut_inputs(model, hearing.long)
+    cut = cut_inputs(model, hearing.long, sounds.sample_rate_hz)
     heard = _hear(model, [*clean, *corrupt], cut, hearing, progress, strict=True)
     for i in range(n):
         if heard.features.group[i] != heard.features.group[n + i]:

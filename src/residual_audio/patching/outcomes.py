@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from residual_audio.interchange.targets import Target
 from residual_audio.metrics.bootstrap import bootstrap_mean
 from residual_audio.metrics.uncertainty import Correlation, correlation, fdr, n_groups, sign_flip
+from residual_audio.patching.targets import Target
 from residual_audio.table import Table, from_rows
 from residual_audio.types import FloatArray, place_of
 

@@ -14,15 +14,15 @@ import numpy as np
 
 from residual_audio.errors import InputError
 from residual_audio.files import write_npz
-from residual_audio.interchange.attribution import run_attribution
-from residual_audio.interchange.exchanges import Exchanges
-from residual_audio.interchange.held import MeasuredExchanges
-from residual_audio.interchange.measures import digest_of
-from residual_audio.interchange.outcomes import MIN_GAP, Interchanged
-from residual_audio.interchange.rerun import run_exact
-from residual_audio.interchange.straight import run_direct
-from residual_audio.interchange.targets import Target, parse_targets
 from residual_audio.models.token_times import Range
+from residual_audio.patching.attribution import run_attribution
+from residual_audio.patching.exchanges import Exchanges
+from residual_audio.patching.held import MeasuredExchanges
+from residual_audio.patching.measures import digest_of
+from residual_audio.patching.outcomes import MIN_GAP, Interchanged
+from residual_audio.patching.rerun import run_exact
+from residual_audio.patching.straight import run_direct
+from residual_audio.patching.targets import Target, parse_targets
 from residual_audio.progress import SILENT, Progress
 from residual_audio.types import UnitLike
 
@@ -123,6 +123,8 @@ class _Parts:
     def __init__(
         self, folder: Path, given: Exchanges, targets: Sequence[Target], way: ExchangeWay
     ) -> None:
+        if not given.model.sha256:
+            raise InputError("this model has an edit that cannot be told from others: keep nothing")
         asked = {
             "model": given.model.sha256,
             "measure": given.measured_by,

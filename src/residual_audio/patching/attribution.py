@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from residual_audio.errors import InputError
-from residual_audio.interchange.exchanges import Exchanges
-from residual_audio.interchange.held import (
-    Kept,
+from residual_audio.models.encoder import Edit
+from residual_audio.patching.exchanges import Exchanges
+from residual_audio.patching.held import (
+    HeldPass,
     Key,
     MeasuredExchanges,
     TokenMasks,
@@ -19,8 +20,7 @@ from residual_audio.interchange.held import (
     measured,
     points_of,
 )
-from residual_audio.interchange.targets import Target
-from residual_audio.models.encoder import Edit
+from residual_audio.patching.targets import Target
 from residual_audio.types import Site
 
 
@@ -30,7 +30,7 @@ def run_attribution(
     if any(target.unit.kind == "output" for target in targets):
         raise InputError("the output is all there is after it: exchange it exactly")
     sites = given.model.encoder.sites
-    keep = Kept(sites, {t.stream for t in targets if t.stream is not None})
+    keep = HeldPass(sites, {t.stream for t in targets if t.stream is not None})
     where = {row: i for i, row in enumerate(rows)}
     with torch.enable_grad():
         features = given.features.take(rows)

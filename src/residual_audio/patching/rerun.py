@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
-from residual_audio.interchange.exchanges import Exchanges
-from residual_audio.interchange.held import Kept, MeasuredExchanges, TokenMasks, measured
-from residual_audio.interchange.targets import Target
 from residual_audio.passes.fan_out import Swap, fan_out, plan_blocks
+from residual_audio.patching.exchanges import Exchanges
+from residual_audio.patching.held import HeldPass, MeasuredExchanges, TokenMasks, measured
+from residual_audio.patching.targets import Target
 
 AT_ONCE = 32
 """Targets that run together."""
@@ -21,7 +21,7 @@ def run_exact(
 ) -> MeasuredExchanges:
     sites = given.model.encoder.sites
     plan = plan_blocks([target.block for target in targets], AT_ONCE)
-    keep = Kept(sites, {target.block for target in targets})
+    keep = HeldPass(sites, {target.block for target in targets})
     joint = given.model.joint(given.model.encode(given.features.take(rows), tap=keep))
     where = {row: i for i, row in enumerate(rows)}
     patched = joint.new_zeros(len(targets), len(numbers))

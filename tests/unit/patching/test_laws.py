@@ -10,10 +10,10 @@ from tests.support.tiny_model import tiny_model
 
 from residual_audio.direct.contributions import Captured, Contributions
 from residual_audio.errors import InputError
-from residual_audio.interchange.exchanges import Exchanges, exchanges_of_inputs
-from residual_audio.interchange.interchange import ExchangeWay, interchange
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import States
+from residual_audio.patching.exchanges import Exchanges, Sounds, exchanges_of_sounds
+from residual_audio.patching.interchange import ExchangeWay, interchange
 
 TEXTS = [("a dog barks", "rain on a roof"), ("a bell", "a dog barks")]
 DIRECT = ExchangeWay(path="direct")
@@ -48,12 +48,14 @@ def waves(model: AudioTextModel, n: int, seed: int) -> list[np.ndarray]:
 
 @pytest.fixture(scope="module")
 def given(model) -> Exchanges:
-    return exchanges_of_inputs(model, waves(model, 2, 0), waves(model, 2, 1), TEXTS)
+    return exchanges_of_sounds(
+        model, Sounds(waves(model, 2, 0), waves(model, 2, 1), model.sample_rate_hz), TEXTS
+    )
 
 
 def test_a_clip_into_itself_changes_nothing(model):
     sounds = waves(model, 2, 3)
-    same = exchanges_of_inputs(model, sounds, sounds, TEXTS)
+    same = exchanges_of_sounds(model, Sounds(sounds, sounds, model.sample_rate_hz), TEXTS)
     units = ["head", "attention", "mlp", "stage", "stream"]
     for way in (ExchangeWay(), ExchangeWay("attribution"), DIRECT):
         found = interchange(same, units, way)
