@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from residual_audio.direct.joint import joint_of
+from residual_audio.direct.joint_arrays import joint_of
 from residual_audio.errors import StoreError
 from residual_audio.metrics.moments import Moments
 from residual_audio.store.clips import ClipTable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from residual_audio.ablation.interventions import Interventions
-from residual_audio.direct.joint import joint_of
+from residual_audio.direct.joint_arrays import joint_of
 from residual_audio.metrics.estimators import of_spectrum
 from residual_audio.metrics.separability import class_codes, fisher
 from residual_audio.metrics.spectra import eigenspectrum

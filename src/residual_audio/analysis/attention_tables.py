@@ -10,7 +10,7 @@ from residual_audio.analysis.aggregate import mean_and_std
 from residual_audio.analysis.source import Source
 from residual_audio.engine.jobs import on_cores
 from residual_audio.errors import InputError
-from residual_audio.metrics.attention import (
+from residual_audio.metrics.attention_maps import (
     dimension_against_sample,
     dimensions_within_windows,
     gram_spectra,

@@ -14,7 +14,7 @@ import numpy as np
 
 from residual_audio.analysis.source import Source, clip_ids, each_site
 from residual_audio.direct.contributions import Contributions
-from residual_audio.direct.joint import joint_of
+from residual_audio.direct.joint_arrays import joint_of
 from residual_audio.engine.jobs import on_cores
 from residual_audio.errors import InputError
 from residual_audio.metrics.pursuit import (

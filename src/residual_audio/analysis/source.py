@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from residual_audio.direct.joint import JointSource
+from residual_audio.direct.joint_arrays import JointSource
 from residual_audio.direct.slot_maps import DirectSource
 from residual_audio.metrics.moments import Moments
 from residual_audio.metrics.validate import Array

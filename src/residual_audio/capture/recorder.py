@@ -15,9 +15,9 @@ from torch import Tensor
 from residual_audio.capture.attention import Attention, map_shapes
 from residual_audio.capture.direct_pools import Direct
 from residual_audio.capture.kind import Kind
-from residual_audio.capture.moments import TokenMoments
 from residual_audio.capture.pooled import Blocks, Heads, Stages
 from residual_audio.capture.settings import CaptureSettings, SamplePlan
+from residual_audio.capture.token_moments import TokenMoments
 from residual_audio.capture.tokens import Tokens
 from residual_audio.engine.cores import stream_clips
 from residual_audio.models.encoder import Encoded, Encoder, Features

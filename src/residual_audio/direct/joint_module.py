@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from residual_audio.capture.operators import joint_operators
-from residual_audio.direct.joint import Joint, JointSource
+from residual_audio.direct.joint_arrays import Joint, JointSource
 from residual_audio.errors import ModelError, StoreError
 from residual_audio.models.joint import HEADS, JointHead
 

@@ -20,7 +20,7 @@ from residual_audio.embeddings.embedder import DEFAULT, EmbeddingSettings, Joint
 from residual_audio.embeddings.of_dataset import embed_clips
 from residual_audio.embeddings.of_texts import embed_texts, need_text
 from residual_audio.errors import DatasetError, InputError
-from residual_audio.metrics import retrieval as metrics
+from residual_audio.metrics import ranks as metrics
 from residual_audio.metrics import uncertainty
 from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Clip, Result, Score

@@ -14,7 +14,7 @@ from residual_audio.embeddings.embedder import DEFAULT, EmbeddingSettings, Joint
 from residual_audio.embeddings.of_folder import embed_windows, file_names
 from residual_audio.embeddings.of_texts import embed_texts
 from residual_audio.errors import AudioError
-from residual_audio.metrics import retrieval, uncertainty
+from residual_audio.metrics import ranks, uncertainty
 from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Result, Score
 
@@ -90,7 +90,7 @@ def score_prompts(
     )
     auc = Score("pair_auc", float(np.nanmean(preference)), low, high, n, 0.5)
     right = [np.flatnonzero(prompts == prompt) for prompt in prompts]
-    hits = retrieval.recall_at_k(retrieval.relevant_ranks(similarity, right), 1)
+    hits = ranks.recall_at_k(ranks.relevant_ranks(similarity, right), 1)
     low, high = uncertainty.mean_interval(hits, groups=prompts, seed=seed)
-    base = retrieval.chance_recall_at_k(n, np.array([len(r) for r in right]), 1)
+    base = ranks.chance_recall_at_k(n, np.array([len(r) for r in right]), 1)
     return mean, auc, Score("a2t_r1", float(hits.mean()), low, high, n, base)

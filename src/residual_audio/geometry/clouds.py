@@ -58,7 +58,7 @@ def make_clouds(
     text: Array | None,
     *,
     pairs: Array | None = None,
-    groups: Sequence[Any] | None = None,
+    groups: Sequence[object] | None = None,
     model: str = "embeddings",
     dataset: str = "files",
     split: str = "all",

@@ -22,7 +22,7 @@ def resample_counts(
     n: int,
     n_resamples: int,
     rng: np.random.Generator,
-    groups: Sequence[Any] | Array | None = None,
+    groups: Sequence[object] | Array | None = None,
 ) -> Array:
     """How often each of `n` items is drawn in each resample: integers [n_resamples, n].
 
@@ -67,7 +67,7 @@ def bootstrap(
     rng: np.random.Generator,
     n_resamples: int = 1000,
     level: float = 0.95,
-    groups: Sequence[Any] | Array | None = None,
+    groups: Sequence[object] | Array | None = None,
 ) -> tuple[Array, Array]:
     """Percentile interval of `statistic(indices)`; `indices` are the drawn items, repeated."""
     counts = resample_counts(n, n_resamples, rng, groups)
@@ -84,7 +84,7 @@ def bootstrap_mean(
     rng: np.random.Generator,
     n_resamples: int = 1000,
     level: float = 0.95,
-    groups: Sequence[Any] | Array | None = None,
+    groups: Sequence[object] | Array | None = None,
 ) -> tuple[Array, Array]:
     """Percentile interval of the mean over the first axis of `values` [n, …]; one matrix product.
 

@@ -19,7 +19,7 @@ from scipy import stats
 
 from residual_audio.errors import InputError
 from residual_audio.metrics import uncertainty
-from residual_audio.metrics.retrieval import weighted_median
+from residual_audio.metrics.ranks import weighted_median
 
 Array = npt.NDArray[Any]
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -56,8 +55,8 @@ def neighbour_distances(
     k: int = 20,
     *,
     transform: Array | None = None,
-    heads: Sequence[Any] | None = None,
-    clips: Sequence[Any] | None = None,
+    heads: Sequence[object] | None = None,
+    clips: Sequence[object] | None = None,
 ) -> Distances:
     """Distances to the k nearest neighbours: [head, clip, d] → `Distances`.
 

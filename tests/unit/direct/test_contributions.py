@@ -115,7 +115,7 @@ def test_reading_the_direct_path_and_the_joint_head_needs_no_torch(store) -> Non
     program = (
         "import sys; from residual_audio.store import open_store\n"
         "from residual_audio.direct.contributions import Contributions\n"
-        "from residual_audio.direct.joint import joint_of\n"
+        "from residual_audio.direct.joint_arrays import joint_of\n"
         f"s = open_store({str(store.folder)!r}); Contributions(s).total()\n"
         "joint = joint_of(s); joint(s.latent()); joint.derivative(s.latent())\n"
         "assert 'torch' not in sys.modules, 'torch was imported'"

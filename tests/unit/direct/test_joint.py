@@ -8,7 +8,7 @@ import torch
 from tiny_model import CONFIG, tiny_model
 
 from residual_audio.data.registry import load_dataset
-from residual_audio.direct.joint import joint_of
+from residual_audio.direct.joint_arrays import joint_of
 from residual_audio.direct.joint_module import joint_head, joint_of_module
 from residual_audio.errors import ModelError, StoreError
 from residual_audio.extraction.extraction import extract

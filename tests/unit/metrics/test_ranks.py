@@ -12,7 +12,7 @@ from torchmetrics.functional.retrieval import (
 )
 
 from residual_audio.errors import InputError
-from residual_audio.metrics import retrieval as r
+from residual_audio.metrics import ranks as r
 
 
 def _case(n_queries: int, n_items: int, per_query: int, seed: int = 0) -> tuple[np.ndarray, list]:
