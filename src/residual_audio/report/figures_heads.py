@@ -32,9 +32,11 @@ def head_panels(tables: Tables, prefix: str = "") -> Figure:
         axes.set_title(f"{letter}  {label(name)}", loc="left")
         if name == "ln_ratio":
             axes.axhline(1, color="0.4", linewidth=0.6, linestyle="--", zorder=1)
-    figure.supxlabel("head, in order of computation", fontsize=7.5)
-    stages = sorted(set(heads["stage"].tolist()))
-    stage_legend(figure, stages, below=True)
+    order, stages = "head, in order of computation", sorted(set(heads["stage"].tolist()))
+    if len(stages) > 1:  # a label of the figure would lie under the legend
+        stage_legend(figure, stages, below=True, title=order)
+    else:
+        figure.supxlabel(order, fontsize=7.5)
     return figure
 
 

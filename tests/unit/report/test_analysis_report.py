@@ -16,6 +16,7 @@ from residual_audio.cli.app import build
 from residual_audio.errors import InputError
 from residual_audio.report import figures
 from residual_audio.report.run_tables import Tables
+from residual_audio.report.style import styled
 from residual_audio.report.table_files import read_parquet, write_csv, write_parquet
 from residual_audio.report.typesetting import latex, latex_text, markdown, number, p_value
 from residual_audio.report.write import write_analysis
@@ -181,3 +182,14 @@ def test_the_command_wants_one_source(tmp_path: Path) -> None:
     done = CliRunner().invoke(build(), ["analyse"])
     assert done.exit_code == 2
     assert "--from-table" in done.output
+
+
+def test_nothing_under_the_panels_lies_on_the_legend(run: Path) -> None:
+    with styled():
+        figure = figures.FIGURES["head_panels"].draw(Tables(run))
+        figure.canvas.draw()
+        legend = figure.legends[0].get_window_extent()
+        assert figure.legends[0].get_title().get_text() == "head, in order of computation"
+        others = [text for text in figure.texts if text.get_text()]
+        assert not any(legend.overlaps(text.get_window_extent()) for text in others)
+        assert not any(legend.overlaps(axes.get_tightbbox()) for axes in figure.axes)
