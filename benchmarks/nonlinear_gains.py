@@ -55,13 +55,13 @@ class Variant(FromStore):
     change: Change
 
     def fit(self, problem: Problem, split: Split) -> Fitted:
-        plain = ResiDual()
+        plain = ResiDual(unbounded=True)
         terms = self.change(plain.terms(problem, split), problem, split, split.seed)
-        lesson, search = lesson_of(problem, split), plain.search(split.seed)
-        values, choice = fit_direct(terms, problem.from_latent, lesson, search)
+        lesson = lesson_of(problem, split)
+        found = fit_direct(lambda rows: terms, problem.head, lesson, plain.regularity)
         with torch.no_grad():
-            joint = problem.from_latent(terms.latent(values, torch.as_tensor(split.test)))
-        return Fitted(problem.scores(joint), terms.n_gains, notes=choice.notes)
+            joint = problem.from_latent(terms.latent(found.values, torch.as_tensor(split.test)))
+        return Fitted(problem.scores(joint), terms.n_gains, notes=found.notes)
 
 
 def kernel_coordinates(

@@ -17,16 +17,17 @@ import torch
 
 from residual_audio.adaptation.divisions import Division, Split, splits_of
 from residual_audio.adaptation.methods.registry import STAGE_SETS, name_of
-from residual_audio.adaptation.methods.residual import DIRECT, NETWORK, ResiDual
-from residual_audio.adaptation.methods.training import scores_of
+from residual_audio.adaptation.methods.residual import NETWORK, ResiDual
+from residual_audio.adaptation.methods.training import lesson_of, scores_of
 from residual_audio.adaptation.problem import Problem
 from residual_audio.data.splits import Folds
 from residual_audio.errors import InputError, MissingExtraError
 from residual_audio.metrics import classification
 from residual_audio.progress import SILENT, Progress
 from residual_audio.reweight.axes import Components
-from residual_audio.reweight.descent import Embed, fit
+from residual_audio.reweight.descent import fit
 from residual_audio.reweight.objectives import objective
+from residual_audio.reweight.path import PATHS, Kind, StrengthPath
 
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial
@@ -42,50 +43,48 @@ class Searched:
     folds: list[dict[str, Any]]
 
 
-def suggest(trial: BaseTrial, problem: Problem) -> tuple[ResiDual, int]:
-    """One point of the search space, and its number of epochs; with an encoder, on either path."""
+def suggest(trial: BaseTrial, problem: Problem) -> tuple[ResiDual, float]:
+    """One point of the search space: a method, and its strength (direct) or epochs (network)."""
     sets = {name_of(s): s for s in STAGE_SETS if set(s) <= set(problem.stages)}
     stages = sets[trial.suggest_categorical("stages", list(sets))]
     components = Components.parse(trial.suggest_categorical("components", list(COMPONENTS)))
-    settings = replace(
-        DIRECT,
-        learning_rate=trial.suggest_float("learning_rate", 0.01, 0.5, log=True),
-        l2=trial.suggest_float("l2", 1e-3, 3.0, log=True),
-        batch_size=None if components.coarse else DIRECT.batch_size,
-    )
+    bounds = (0.0, trial.suggest_float("max_gain", 1.5, 50.0, log=True))
     path = "direct"
     if problem.streams is not None:
         path = trial.suggest_categorical("path", ["direct", "network"])
     if path == "network":
-        epochs = trial.suggest_int("network_epochs", 2, 10, log=True)
-        inside = replace(settings, batch_size=NETWORK.batch_size)
-        method = ResiDual("head", stages, components, path="network", settings=inside)
-        return method, epochs
-    epochs = trial.suggest_int("epochs", 5, 80, log=True)
-    return ResiDual("head", stages, components, settings=settings), epochs
+        settings = replace(
+            NETWORK,
+            learning_rate=trial.suggest_float("learning_rate", 0.01, 0.5, log=True),
+            l2=trial.suggest_float("l2", 1e-3, 3.0, log=True),
+        )
+        method = ResiDual(
+            "head", stages, components, path="network", bounds=bounds, settings=settings
+        )
+        return method, trial.suggest_int("network_epochs", 2, 10, log=True)
+    penalty: Kind = trial.suggest_categorical("penalty", list(PATHS))  # type: ignore[assignment]
+    strength = trial.suggest_float("strength", 1e-3, 0.5, log=True)
+    return ResiDual("head", stages, components, bounds=bounds, penalty=penalty), strength
 
 
-def score(problem: Problem, split: Split, method: ResiDual, epochs: int, test: np.ndarray) -> float:
-    """Top-1 on `test` after exactly so many epochs on `split.fit`."""
+def score(
+    problem: Problem, split: Split, method: ResiDual, amount: float, test: np.ndarray
+) -> float:
+    """Top-1 on `test`, fitted on `split.fit` with this strength or so many epochs."""
     alone = replace(split, held_out=split.held_out[:0])
-    settings = replace(method.settings or DIRECT, seed=split.seed)
-    embed: Embed
     if method.runs_encoder:
         gains = method.start(problem, alone)
         embed = problem.encoder.embed(gains)
         loss = objective(method.objective, problem.judge)
-        fit(embed, list(gains.parameters()), loss, split.fit, None, settings, epochs=epochs)
+        (settings,) = method.search(split.seed).options
+        fit(embed, list(gains.parameters()), loss, split.fit, None, settings, epochs=int(amount))
         scores = scores_of(problem, test, embed)
     else:
         terms = method.terms(problem, alone)
-        local, judge = terms.at(split.fit), problem.judge.at(split.fit)
-        values = torch.ones(terms.n_gains, requires_grad=True)
-        embed = lambda rows: problem.from_latent(local.latent(values, rows))  # noqa: E731
-        rows, loss = np.arange(len(split.fit)), objective(method.objective, judge)
-        fit(embed, [values], loss, rows, None, settings, epochs=epochs)
+        here = lesson_of(problem, alone, method.objective).loss(terms, problem.head, split.fit)
+        x = StrengthPath(here, method.regularity).at(amount).x
         with torch.no_grad():
-            joint = problem.from_latent(terms.latent(values.detach(), torch.as_tensor(test)))
-        scores = problem.scores(joint)
+            scores = problem.scores(problem.from_latent(terms.at(test).shifted(x)))
     rank = classification.true_rank(scores, problem.codes[test])
     return float((rank == 1).mean())
 
@@ -123,8 +122,8 @@ def sweep(
         progress.keeps(f"finished trials are kept in {storage}: the same command goes on")
 
         def objective_of(trial: BaseTrial, split: Split = split) -> float:
-            method, epochs = suggest(trial, problem)
-            value = score(problem, split, method, epochs, split.held_out)
+            method, amount = suggest(trial, problem)
+            value = score(problem, split, method, amount, split.held_out)
             progress.advance()
             return value
 
@@ -145,7 +144,7 @@ def _nested(
     """The best settings fitted on the whole training part and scored once on the test part."""
     from optuna.trial import FixedTrial
 
-    method, epochs = suggest(FixedTrial(dict(best)), problem)
+    method, amount = suggest(FixedTrial(dict(best)), problem)
     whole = replace(split, fit=split.train, held_out=split.held_out[:0])
     before = classification.true_rank(
         problem.scores(problem.joint[split.test]), problem.codes[split.test]
@@ -153,7 +152,7 @@ def _nested(
     return {
         "fold": split.name,
         "held_out_top1": held_out,
-        "top1": score(problem, whole, method, epochs, split.test),
+        "top1": score(problem, whole, method, amount, split.test),
         "zero_shot_top1": float((before == 1).mean()),
         "n_test": len(split.test),
         **best,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,6 +22,15 @@ app = typer.Typer(
 
 Stages = Annotated[
     str, typer.Option("--stages", help="Stages to reweight, e.g. 2,3 (default all).")
+]
+Keep_ = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keep", help="Run (or folds of it: RUN#1,2) whose answers are held in place; repeatable."
+    ),
+]
+MaxLoss = Annotated[
+    float, typer.Option("--max-loss", min=0.0, help="Share of right answers that --keep may lose.")
 ]
 Components_ = Annotated[
     str,
@@ -142,11 +152,35 @@ def fit(
             help="cross-entropy, contrastive, entropy, gap, spread, or gap:0.5,spread:1.",
         ),
     ] = "cross-entropy",
-    learning_rate: Annotated[float | None, typer.Option("--learning-rate", min=0.0)] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1)] = None,
-    l1: Annotated[float, typer.Option("--l1", min=0.0, help="Few gains move.")] = 0.0,
-    l2: Annotated[float, typer.Option("--l2", min=0.0, help="Gains stay near 1.")] = 0.0,
-    non_negative: Annotated[bool, typer.Option("--non-negative")] = False,
+    axes: Annotated[
+        Literal["pca", "rotated", "random", "learned"],
+        typer.Option("--axes", help="learned: together with the gains, in the same subspaces."),
+    ] = "pca",
+    bounds: Annotated[
+        str, typer.Option("--bounds", help="Least and largest gain; inf for no bound.")
+    ] = "0,4",
+    penalty: Annotated[
+        Literal["group", "lasso", "ridge"],
+        typer.Option("--penalty", help="What stays at 1: whole units, single gains, nothing."),
+    ] = "group",
+    unbounded: Annotated[
+        bool, typer.Option("--unbounded", help="No bounds, ridge: a classifier in the heads.")
+    ] = False,
+    keep: Keep_ = None,
+    max_loss: MaxLoss = 0.03,
+    hold: Annotated[
+        Literal["answers", "embeddings"],
+        typer.Option("--hold", help="What of the reference clips is held in place."),
+    ] = "answers",
+    blended: Annotated[
+        float, typer.Option("--blend", min=0.0, max=1.0, help="Write gains this far from 1.")
+    ] = 1.0,
+    learning_rate: Annotated[
+        float | None, typer.Option("--learning-rate", min=0.0, help="Of --path network.")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option("--epochs", min=1, help="At most so many; of --path network.")
+    ] = None,
     fold: options.Folds = None,
     model: options.ModelOfStore = None,
     root: options.Root = None,
@@ -158,24 +192,27 @@ def fit(
 ) -> None:
     """Fit gains on all clips of RUN (or of some folds) and write them with their card.
 
-    Part of the clips, in whole groups, is held out to choose when to stop. Gains fitted with
-    `--path network` can be folded into a checkpoint by `residual-audio export`.
+    Part of the clips, in whole groups, is held out to choose how strongly gains are held at 1 (or
+    when to stop); what they say before and after is printed. Gains fitted with `--path network` can
+    be folded into a checkpoint by `residual-audio export`.
     """
     from dataclasses import replace
 
     from residual_audio.adaptation.adapted import fit_whole
-    from residual_audio.adaptation.methods.residual import DIRECT, NETWORK, ResiDual
+    from residual_audio.adaptation.methods.residual import NETWORK, ResiDual
     from residual_audio.judge.of_store import rows_of
     from residual_audio.reweight.axes import Components
+    from residual_audio.reweight.edits import edit_size
     from residual_audio.reweight.gain_files import save_gains
-    from residual_audio.reweight.gains import moved, n_gains
+    from residual_audio.reweight.gains import blend, moved, n_gains
     from residual_audio.store import open_store
 
     store = open_store(run)
     wanted = tuple(int(s) for s in stages.split(",")) if stages else None
     parts = Components.parse(components)
-    changes: dict[str, Any] = {"l1": l1, "l2": l2, "non_negative": non_negative, "seed": seed}
-    changes |= {k: v for k, v in (("learning_rate", learning_rate), ("epochs", epochs)) if v}
+    changes: dict[str, Any] = {
+        k: v for k, v in (("learning_rate", learning_rate), ("epochs", epochs)) if v
+    }
     how = ResiDual(
         level=unit,
         stages=wanted,
@@ -184,8 +221,14 @@ def fit(
         mean_gains=mean_gains,
         objective=objective,
         path=path,
-        settings=replace(DIRECT if path == "direct" else NETWORK, **changes),
-        rates=(learning_rate,) if learning_rate else None,
+        axes=axes,
+        bounds=_bounds(bounds),
+        penalty=penalty,
+        unbounded=unbounded,
+        keep=tuple(keep or ()),
+        max_loss=max_loss,
+        hold=hold,
+        settings=replace(NETWORK, **changes),
     )
     with watching(quiet or json) as progress:
         passes = None
@@ -194,9 +237,12 @@ def fit(
             passes = load_passes_of(store, rows, model, root, data_option, device, progress)
         progress.step("fitting gains")
         found = fit_whole(store, how, folds=fold, seed=seed, passes=passes)
+    found = blend(found, blended)
     written = save_gains(found, out)
+    size = edit_size(found)
     if json:
-        print_json({"out": str(written), "gains": n_gains(found), "moved": moved(found)})
+        about = {"fitted": dict(found.fitted_on), "edit": size, "moved": moved(found)}
+        print_json({"out": str(written), "gains": n_gains(found), **about})
         return
     if not quiet:
         rows_ = [
@@ -204,7 +250,37 @@ def fit(
             for r in moved(found)
         ]
         print_table(["unit", "component", "gain", "energy"], rows_, "moved most")
-    typer.echo(f"{n_gains(found):,} gains in {written}")
+    typer.echo(_learned(found.fitted_on))
+    typer.echo(
+        f"{size['moved']:,} of {n_gains(found):,} gains moved, in {size['units_moved']} of "
+        f"{size['units']} units; {written}"
+    )
+
+
+def _bounds(text: str) -> tuple[float, float]:
+    from residual_audio.errors import InputError
+
+    parts = text.split(",")
+    try:
+        low, high = (float(part) for part in parts)
+    except ValueError as error:
+        raise InputError(f"'{text}' are no bounds: give two numbers, like 0,4 or 0,inf") from error
+    return low, high
+
+
+def _learned(notes: Mapping[str, Any]) -> str:
+    """What held-out clips say, before and after."""
+    before, after = notes.get("held_out_top1_before"), notes.get("held_out_top1")
+    if before is None or after is None:
+        return "no clip was held out to judge by"
+    if notes.get("strength") == float("inf"):
+        return f"nothing was learned: held-out top-1 stays at {before:.1%}, all gains are 1"
+    return (
+        f"held-out top-1 {before:.1%} before, {after:.1%} after (loss "
+        f"{notes['held_out_before']:.3f} → {notes['held_out_loss']:.3f} ± "
+        f"{notes['held_out_error']:.3f})"
+        + ("" if notes.get("converged", True) else "; stopped before it converged")
+    )
 
 
 @app.command("retention")

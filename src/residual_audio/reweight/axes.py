@@ -16,8 +16,9 @@ from residual_audio.reweight.gains import coarse
 from residual_audio.types import FloatArray, Site, Spectrum, Unit, units_of
 
 Index = npt.NDArray[np.integer] | slice
-Axes = Literal["pca", "rotated", "random"]
-"""`rotated`: the same subspace, axes turned at random; `random`: random directions of the space."""
+Axes = Literal["pca", "rotated", "random", "learned"]
+"""`rotated`: the same subspace, axes turned at random; `random`: random directions of the space;
+`learned`: the same subspace, axes learned together with the gains (see `learned_axes`)."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def network_spectra(
 
 def turn(spectra: Mapping[str, Spectrum], axes: Axes, seed: int = 0) -> dict[str, Spectrum]:
     """Control axes in place of the principal ones; means and numbers of components stay."""
-    if axes == "pca":
+    if axes in ("pca", "learned"):
         return dict(spectra)
     rng = np.random.default_rng(seed)
     out = {}

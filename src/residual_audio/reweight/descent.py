@@ -15,6 +15,7 @@ from torch import Tensor
 
 from residual_audio.errors import InputError
 from residual_audio.reweight.objectives import Objective
+from residual_audio.reweight.penalty import UNBOUNDED, Bounds
 
 ClipNumbers = Tensor | slice
 Embed = Callable[[ClipNumbers], Tensor]
@@ -34,7 +35,7 @@ class FitSettings:
     λ ← λ − rate · l2 · (λ − 1) a step."""
     l1: float = 0.0
     """Shrink |λ − 1| by rate · l1 a step, never past 0: gains without use stay exactly 1."""
-    non_negative: bool = False
+    bounds: Bounds = UNBOUNDED
     patience: int = 5
     """Epochs without a better held-out loss before stopping."""
     seed: int = 0
@@ -138,8 +139,8 @@ def _constrain(
         if settings.l1:
             change = p - s
             p.copy_(s + change.sign() * (change.abs() - rate * settings.l1).clamp(min=0))
-        if settings.non_negative:
-            p.clamp_(min=0)
+        if settings.bounds.finite:
+            p.clamp_(settings.bounds.low, settings.bounds.high)
 
 
 @torch.no_grad()

@@ -108,6 +108,8 @@ def check_fits(gains: Gains, sites: Sequence[Site], latent: int, sha256: str | N
 
 def blend(gains: Gains, amount: float) -> Gains:
     """λ ← 1 + amount (λ − 1): 0 switches the gains off, 1 leaves them, between is half-way."""
+    if amount == 1.0:  # 1 + (λ − 1) is not λ to the last bit
+        return gains
     moved = {unit: 1.0 + amount * (np.asarray(v) - 1.0) for unit, v in gains.gains.items()}
     means = {unit: 1.0 + amount * (value - 1.0) for unit, value in gains.means.items()}
     return replace(gains, gains=moved, means=means)

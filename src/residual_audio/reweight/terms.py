@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,83 @@ class DirectTerms:
             out = out + scale[n:] @ self.means
         return out
 
+    @cached_property
+    def here(self) -> Tensor:
+        """[clip, D]: latents at λ = 1."""
+        return self.latent(torch.ones(self.n_gains, dtype=self.base.dtype))
+
+    def shifted(self, x: FloatArray) -> Tensor:
+        """Latents [clip, D] at λ = 1 + x; gains that stand at 1 cost nothing."""
+        k, n = self.axes.shape[0], sum(self.sizes)
+        change = torch.from_numpy(np.asarray(x)).to(self.base.dtype)
+        out = self.here.clone()
+        moved = torch.from_numpy(np.flatnonzero(x[:k]))
+        if 2 * len(moved) > k:
+            out += (self.amplitudes * change[:k]) @ self.axes
+        elif len(moved):
+            out += (self.amplitudes[:, moved] * change[moved]) @ self.axes[moved]
+        if self.whole.shape[2]:
+            out += self.whole @ change[k:n]
+        if len(self.means):
+            out += change[n:] @ self.means
+        return out
+
+    def pulled(self, slope: Tensor) -> FloatArray:
+        """The slope [gain] in λ of whatever has this slope [clip, D] in the latents."""
+        parts = [((slope @ self.axes.T) * self.amplitudes).sum(0)]
+        if self.whole.shape[2]:
+            parts.append(torch.einsum("nd,ndu->u", slope, self.whole))
+        if len(self.means):
+            parts.append(self.means @ slope.sum(0))
+        return torch.cat(parts).numpy().astype(np.float64)
+
+    def energy(self, metric: FloatArray, gains: np.ndarray | None = None) -> FloatArray:
+        """[gain, gain]: x'Ex is the mean over clips of ‖latent(1 + x) − latent(1)‖² in a metric
+        [D, D]; of these gains only, if given. Coarse units count over some of the clips."""
+        n = sum(self.sizes)
+        every = np.arange(self.n_gains) if gains is None else gains
+        ranked = every[(every < self.axes.shape[0]) | (every >= n)]
+        found = _ranked_energy(*self._ranked(ranked), metric)
+        if len(ranked) == len(every):
+            return found
+        out = np.zeros((len(every), len(every)))
+        out[np.ix_(*[np.isin(every, ranked)] * 2)] = found
+        rough = np.flatnonzero(~np.isin(every, ranked))
+        some = self.whole[:: max(1, len(self.whole) // 32)]
+        whole = some[:, :, every[rough] - self.axes.shape[0]].float()
+        values, vectors = np.linalg.eigh(metric)
+        root = torch.from_numpy(vectors * np.sqrt(values.clip(0))).float()
+        seen = torch.einsum("de,ndu->neu", root, whole).flatten(0, 1)
+        out[np.ix_(rough, rough)] = (seen.T @ seen / len(whole)).numpy()
+        return out
+
+    def _ranked(self, gains: np.ndarray) -> tuple[FloatArray, FloatArray]:
+        """Amplitudes [clip, gain] and axes [gain, D]; a mean is an axis of amplitude 1."""
+        n, k = sum(self.sizes), self.axes.shape[0]
+        fine, means = gains[gains < k], gains[gains >= n] - n
+        ones = np.ones((len(self.base), len(means)))
+        amplitudes = np.concatenate([self.amplitudes.numpy()[:, fine], ones], 1)
+        return amplitudes, np.concatenate([self.axes.numpy()[fine], self.means.numpy()[means]])
+
+    def owner(self) -> np.ndarray:
+        """[gain], number of its unit."""
+        each = np.arange(len(self.units))
+        return np.concatenate([np.repeat(each, self.sizes), each[: len(self.means)]])
+
+    def weights(self) -> FloatArray:
+        """[gain]: √ of the root mean square that goes through it, 1 on the average.
+
+        Half-way between counting all gains alike and counting them by the change of the latent.
+        """
+        size = [
+            self.amplitudes.square().mean(0).sqrt(),
+            self.whole.square().sum(1).mean(0).sqrt(),
+            self.means.norm(dim=1),
+        ]
+        energy = torch.cat(size).numpy().astype(np.float64)
+        energy = energy / np.sqrt((energy**2).mean())
+        return np.sqrt(np.maximum(energy, 1e-6))
+
     def at(self, rows: Any) -> DirectTerms:
         """The same for these clips only, in this order."""
         index = torch.as_tensor(rows)
@@ -67,6 +145,17 @@ class DirectTerms:
             base=self.base[index],
             amplitudes=self.amplitudes[index],
             whole=self.whole[index],
+        )
+
+    def double(self) -> DirectTerms:
+        """The same in float64."""
+        return replace(
+            self,
+            base=self.base.double(),
+            amplitudes=self.amplitudes.double(),
+            axes=self.axes.double(),
+            whole=self.whole.double(),
+            means=self.means.double(),
         )
 
     def vector(self, gains: Gains) -> Tensor:
@@ -89,6 +178,13 @@ class DirectTerms:
             fitted_on=dict(fitted_on or {}),
             means=dict(zip(self.units, means, strict=True)) if means else {},
         )
+
+
+def _ranked_energy(amplitudes: FloatArray, axes: FloatArray, metric: FloatArray) -> FloatArray:
+    """(a'a / n) ∘ (Φ G Φ'); float32 products do for a model of curvature."""
+    a, axes = amplitudes.astype(np.float32), axes.astype(np.float32)
+    along = axes @ metric.astype(np.float32) @ axes.T
+    return ((a.T @ a) * along).astype(np.float64) / len(a)
 
 
 def direct_terms(
@@ -163,4 +259,21 @@ def terms_of(contributions: Contributions, gains: Gains) -> DirectTerms:
     """The terms that fitted gains act on."""
     return direct_terms(
         contributions, gains.spectra, keep_mean=gains.keep_mean, mean_gains=bool(gains.means)
+    )
+
+
+def terms_of_vectors(unit: str, vectors: FloatArray, spectrum: Spectrum) -> DirectTerms:
+    """Terms of one unit that is all there is: any vectors [clip, d] and their spectrum."""
+    n, d = vectors.shape
+    along = (vectors - spectrum.mean) @ spectrum.basis.T
+    return DirectTerms(
+        base=torch.from_numpy(np.array(vectors, np.float32)),
+        amplitudes=torch.from_numpy(along.astype(np.float32)),
+        axes=torch.from_numpy(np.asarray(spectrum.basis, np.float32)),
+        whole=torch.empty(n, d, 0),
+        means=torch.empty(0, d),
+        units=(unit,),
+        sizes=(len(spectrum.basis),),
+        spectra={unit: spectrum},
+        keep_mean=True,
     )

@@ -12,7 +12,7 @@ from small_run import small_dataset, small_model
 from residual_audio.adaptation.adapted import WHOLE, AdaptSettings, adapt, fit_whole
 from residual_audio.adaptation.divisions import Division, folds_of, splits_of
 from residual_audio.adaptation.methods.registry import offered
-from residual_audio.adaptation.methods.residual import DIRECT, NETWORK, ResiDual
+from residual_audio.adaptation.methods.residual import NETWORK, ResiDual
 from residual_audio.adaptation.problem import problem_of
 from residual_audio.adaptation.smaller import retain_and_prune
 from residual_audio.adaptation.transfer import transfer
@@ -124,13 +124,16 @@ def test_a_sweep_searches_both_paths(store, passes, tmp_path):
 
     problem = problem_of(store, passes=passes)
     folds = folds_of(problem.clips, 3)
-    point = {"stages": "{3}", "components": "all", "learning_rate": 0.05, "l2": 0.01}
-    inside, epochs = suggest(FixedTrial(point | {"path": "network", "network_epochs": 2}), problem)
+    point = {"stages": "{3}", "components": "all", "max_gain": 3.0}
+    network = {"path": "network", "learning_rate": 0.05, "l2": 0.01, "network_epochs": 2}
+    inside, epochs = suggest(FixedTrial(point | network), problem)
     assert inside.path == "network"
     split = next(splits_of(problem, folds))
     assert 0 <= score(problem, split, inside, epochs, split.held_out) <= 1
-    outside, _ = suggest(FixedTrial(point | {"path": "direct", "epochs": 5}), problem)
-    assert outside.path == "direct"
+    direct = {"path": "direct", "penalty": "lasso", "strength": 0.2}
+    outside, strength = suggest(FixedTrial(point | direct), problem)
+    assert (outside.path, outside.bounds) == ("direct", (0.0, 3.0))
+    assert 0 <= score(problem, split, outside, strength, split.held_out) <= 1
     found = sweep(problem, folds, tmp_path / "s.db", n_trials=1, how=Division(only=("1",)))
     assert found.trials[0]["path"] in ("direct", "network")
 
@@ -146,8 +149,8 @@ def test_objectives_hold_on_both_paths(store, passes):
     split = next(splits_of(problem, folds_of(problem.clips, 3)))
     with pytest.raises(InputError, match="'nonsense' is no objective"):
         ResiDual(path="network", objective="nonsense")
-    for path, settings in (("direct", DIRECT), ("network", NETWORK)):
-        short = replace(settings, epochs=2)
+    short = replace(NETWORK, epochs=2)
+    for path in ("direct", "network"):
         plain, mixed = (
             ResiDual(stages=(3,), path=path, settings=short, rates=(0.05,), objective=words)
             .fit(problem, replace(split, held_out=split.held_out[:0]))

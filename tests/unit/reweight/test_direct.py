@@ -21,6 +21,7 @@ from residual_audio.reweight.axes import (
     turn,
 )
 from residual_audio.reweight.descent import FitSettings, fit
+from residual_audio.reweight.descent_search import Search, search_and_fit
 from residual_audio.reweight.gains import affine_of, coarse
 from residual_audio.reweight.objectives import (
     answer_entropy,
@@ -31,7 +32,7 @@ from residual_audio.reweight.objectives import (
     parse_objective,
     spread,
 )
-from residual_audio.reweight.solver import Search, solve
+from residual_audio.reweight.penalty import UNBOUNDED, Bounds
 from residual_audio.reweight.terms import apply_direct, direct_terms
 from residual_audio.types import Gains, Head, Spectrum, parse_unit, parse_units
 
@@ -162,7 +163,7 @@ def test_stopping_keeps_the_start_when_nothing_helps(parts, head, judge):
         return -loss(joint, clips) if len(clips) == N else loss(joint, clips)
 
     settings = FitSettings(epochs=4, patience=2, batch_size=16)
-    chosen = solve(
+    chosen = search_and_fit(
         lambda rows: head(terms.latent(value, rows)),
         [value],
         adverse,
@@ -181,7 +182,9 @@ def test_the_chosen_epochs_are_run_again_from_the_start_on_all_clips(parts, head
     found = torch.ones(terms.n_gains, requires_grad=True)
     search = Search((settings, FitSettings(epochs=6, batch_size=16, learning_rate=30.0)))
     train, held = (np.flatnonzero((np.arange(N) % 3 == 0) == part) for part in (False, True))
-    chosen = solve(lambda r: head(terms.latent(found, r)), [found], loss, train, held, search)
+    chosen = search_and_fit(
+        lambda r: head(terms.latent(found, r)), [found], loss, train, held, search
+    )
     assert chosen.epochs > 0
     want = torch.ones(terms.n_gains, requires_grad=True)
     again = lambda r: head(terms.latent(want, r))  # noqa: E731
@@ -192,7 +195,7 @@ def test_the_chosen_epochs_are_run_again_from_the_start_on_all_clips(parts, head
 def test_without_held_out_clips_a_fixed_number_of_epochs_is_run(parts, head, judge):
     terms = direct_terms(parts, spectra_of(parts, ALL))
     value = torch.ones(terms.n_gains, requires_grad=True)
-    chosen = solve(
+    chosen = search_and_fit(
         lambda r: head(terms.latent(value, r)),
         [value],
         cross_entropy(judge),
@@ -222,12 +225,12 @@ def test_l1_leaves_most_gains_exactly_at_one(parts, head, judge):
     assert counts[1] > 0
 
 
-def test_l2_pulls_towards_one_and_non_negative_holds(parts, head, judge):
+def test_l2_pulls_towards_one_and_bounds_hold(parts, head, judge):
     terms = direct_terms(parts, spectra_of(parts, ALL))
     spread_of = []
-    for l2, sign in ((0.0, False), (5.0, False), (0.0, True)):
+    for l2, bounds in ((0.0, UNBOUNDED), (5.0, UNBOUNDED), (0.0, Bounds(0.0, 1.2))):
         value = torch.ones(terms.n_gains, requires_grad=True)
-        settings = FitSettings(epochs=40, l2=l2, learning_rate=0.1, non_negative=sign)
+        settings = FitSettings(epochs=40, l2=l2, learning_rate=0.1, bounds=bounds)
         fit(
             lambda r, value=value: head(terms.latent(value, r)),
             [value],
@@ -237,6 +240,7 @@ def test_l2_pulls_towards_one_and_non_negative_holds(parts, head, judge):
             settings,
         )
         spread_of.append((float((value - 1).abs().mean().detach()), float(value.detach().min())))
+        assert float(value.detach().max()) <= bounds.high
     assert spread_of[1][0] < 0.7 * spread_of[0][0]
     assert spread_of[0][1] < 0 <= spread_of[2][1]
 

@@ -67,6 +67,8 @@ def _network(stages: tuple[int, ...]) -> Entry:
 
 REFERENCE = "zero-shot"
 MEAN_DROPPED = ResiDual(keep_mean=False)
+FREE_ROTATED = ResiDual(axes="rotated", unbounded=True)
+FREE_COARSE = ResiDual(components=COARSE, unbounded=True)
 LATE_ROTATED = ResiDual(stages=(2, 3), axes="rotated", path="network")
 LATE_COARSE = ResiDual(stages=(2, 3), components=COARSE, path="network")
 PAOLINI = ResiDual("stage", (0,), path="network")
@@ -77,6 +79,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(REFERENCE, "zero-shot", "reference", ZeroShot()),
     Entry("prompt-ensemble", "zero-shot, prompt ensemble", "reference", PromptEnsemble()),
     *map(_heads, STAGE_SETS),
+    Entry("learned", "ResiDual heads, learned axes", "residual", ResiDual(axes="learned")),
+    Entry("unbounded", "ResiDual heads, unbounded", "residual", ResiDual(unbounded=True)),
     Entry("attention", "ResiDual block attention", "residual", ResiDual("attention")),
     Entry("stages", "ResiDual stages", "residual", ResiDual("stage")),
     Entry("mlps", "ResiDual MLPs", "residual", ResiDual("mlp")),
@@ -87,6 +91,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("coarse", "coarse, one gain a head", "control", ResiDual(components=COARSE)),
     Entry("rotated", "rotated axes", "control", ResiDual(axes="rotated")),
     Entry("random", "random axes", "control", ResiDual(axes="random")),
+    Entry("unbounded-rotated", "rotated axes, unbounded", "control", FREE_ROTATED),
+    Entry("unbounded-coarse", "coarse, unbounded", "control", FREE_COARSE),
     Entry("latent-gains", "latent-PCA gains", "control", ResiDual("output")),
     *(Entry(f"rule-{name}", f"rule: {name}", "rule", Rule(name)) for name in STRATEGIES),
     Entry("output-gains", "output-PCA gains", "control", OutputGains()),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import torch
 
 from residual_audio.adaptation.divisions import Split
@@ -15,6 +17,8 @@ from residual_audio.adaptation.methods.training import (
     scores_of,
 )
 from residual_audio.adaptation.problem import Problem
+from residual_audio.adaptation.references import references_of
+from residual_audio.errors import InputError
 from residual_audio.reweight.axes import (
     ALL,
     Axes,
@@ -25,24 +29,28 @@ from residual_audio.reweight.axes import (
     turn,
 )
 from residual_audio.reweight.descent import FitSettings
-from residual_audio.reweight.fitting import fit_direct, fit_inside
+from residual_audio.reweight.descent_search import Search
+from residual_audio.reweight.fitting import TermsFor, fit_direct, fit_inside
 from residual_audio.reweight.gains import identity_gains, n_gains
+from residual_audio.reweight.keep import Hold, Keep
+from residual_audio.reweight.learned_axes import learned_axes
 from residual_audio.reweight.network import NetworkGains
-from residual_audio.reweight.objectives import parse_objective
-from residual_audio.reweight.solver import Search
+from residual_audio.reweight.objectives import objective, parse_objective
+from residual_audio.reweight.path import FREE, Kind, Regularity
+from residual_audio.reweight.penalty import UNBOUNDED, Bounds
 from residual_audio.reweight.terms import DirectTerms, direct_terms
+from residual_audio.types import Spectrum
 
-# Chosen by the loss on held-out clips of training parts, never by a test part: twice the rate gives
-# in 20 epochs what half of it gives in 30.
-DIRECT = FitSettings(epochs=20)
-RATES = (0.1, 1.0)
-FEW_SHOT_RATE = 0.1
-NETWORK = FitSettings(epochs=20, learning_rate=0.03, batch_size=32, patience=4)
+# `patience` stops it; what reaches the cap says so
+NETWORK = FitSettings(epochs=60, learning_rate=0.03, batch_size=32, patience=4, bounds=Bounds(0, 4))
 
 
 @dataclass(frozen=True)
 class ResiDual:
-    """Gains of components, as the published method has them, and its controls as parameters."""
+    """Gains of components, as the published method has them, and its controls as parameters.
+
+    By default gains are bounded and few: units that are not worth their penalty stay exactly at 1.
+    """
 
     level: str = "head"
     """head, attention, mlp, stage or output."""
@@ -56,13 +64,33 @@ class ResiDual:
     objective: str = "cross-entropy"
     """A name, or a weighted mixture like `entropy:1,gap:0.5`."""
     path: Literal["direct", "network"] = "direct"
+    bounds: tuple[float, float] = (0.0, 4.0)
+    """The least and the largest gain."""
+    penalty: Kind = "group"
+    """group: units stay at 1; lasso: single gains do; ridge: all move. Direct path only."""
+    unbounded: bool = False
+    """No bounds and a ridge penalty, its strength by the least held-out loss: a classifier written
+    into the heads rather than a reweighting."""
+    keep: tuple[str, ...] = ()
+    """Runs (`RUN`, or folds of it: `RUN#1,2`) whose answers are held in place."""
+    max_loss: float = 0.03
+    """Share of right answers that may be lost there."""
+    hold: Hold = "answers"
     settings: FitSettings | None = None
-    """None: what is good on the path."""
-    rates: tuple[float, ...] | None = None
-    """Learning rates of which the held-out clips choose; None: what is good on the path."""
+    """Of the descent inside the network; None: what is good there."""
+    rates: tuple[float, ...] = ()
+    """Learning rates of which the held-out clips choose, inside the network."""
 
     def __post_init__(self) -> None:
         parse_objective(self.objective)  # an unknown word is refused before anything is run
+        Bounds(*self.bounds)
+        if self.keep and self.path == "network":
+            raise InputError("reference runs can be kept on the direct path only")
+
+    @property
+    def regularity(self) -> Regularity:
+        """How the gains are held near 1."""
+        return FREE if self.unbounded else Regularity(self.penalty, Bounds(*self.bounds))
 
     @property
     def runs_encoder(self) -> bool:
@@ -76,15 +104,33 @@ class ResiDual:
         return self._inside(problem, split) if self.runs_encoder else self._direct(problem, split)
 
     def terms(self, problem: Problem, split: Split) -> DirectTerms:
-        """Coordinates of all clips along the axes of the training clips."""
+        """Coordinates of all clips along the axes of the training clips, not learned ones."""
         units = chosen_units(problem.sites, self.level, self.stages)
         spectra = problem.spectra(units, split.train, self.components)
+        return self._along(problem, turn(spectra, self.axes, split.seed))
+
+    def _along(self, problem: Problem, spectra: Mapping[str, Spectrum]) -> DirectTerms:
         return direct_terms(
             problem.direct,
-            turn(spectra, self.axes, split.seed),
+            spectra,
             keep_mean=self.keep_mean,
             mean_gains=self.mean_gains and self.keep_mean,
         )
+
+    def terms_for(self, problem: Problem, split: Split) -> TermsFor:
+        """Training clips → terms; only learned axes depend on which of them may be looked at."""
+        fixed = self.terms(problem, split)
+        if self.axes != "learned":
+            return lambda rows: fixed
+
+        def learned(rows: np.ndarray) -> DirectTerms:
+            loss = objective(self.objective, problem.judge.at(rows))
+            bounds = self.regularity.bounds
+            return self._along(
+                problem, learned_axes(fixed.at(rows), problem.from_latent, loss, bounds)
+            )
+
+        return learned
 
     def start(self, problem: Problem, split: Split) -> NetworkGains:
         """Gains of 1 inside the network, in the spectra of pooled vectors of the training clips."""
@@ -99,13 +145,21 @@ class ResiDual:
         return NetworkGains(given, problem.sites)
 
     def _direct(self, problem: Problem, split: Split) -> Fitted:
-        terms = self.terms(problem, split)
         lesson = lesson_of(problem, split, self.objective)
-        values, choice = fit_direct(terms, problem.from_latent, lesson, self.search(split.seed))
+        keep = None
+        if self.keep:
+            keep = Keep(references_of(self.keep, problem), self.max_loss, self.hold)
+        found = fit_direct(
+            self.terms_for(problem, split), problem.head, lesson, self.regularity, keep
+        )
+        terms = found.terms
         with torch.no_grad():
-            joint = problem.from_latent(terms.latent(values, torch.as_tensor(split.test)))
-        gains = terms.gains(values, {**problem.about, "fold": split.name, **choice.notes})
-        return Fitted(problem.scores(joint), n_gains(gains), gains, choice.notes)
+            joint = problem.from_latent(terms.latent(found.values, torch.as_tensor(split.test)))
+        gains = terms.gains(found.values, {**problem.about, "fold": split.name, **found.notes})
+        fitted = n_gains(gains)
+        if self.axes == "learned":  # a rotation of k axes is k (k − 1) / 2 numbers more
+            fitted += sum(k * (k - 1) // 2 for k in terms.sizes)
+        return Fitted(problem.scores(joint), fitted, gains, found.notes)
 
     def _inside(self, problem: Problem, split: Split) -> Fitted:
         streams = problem.encoder
@@ -117,15 +171,10 @@ class ResiDual:
         return Fitted(scores_of(problem, split.test, embed), n_gains(found), found, choice.notes)
 
     def search(self, seed: int) -> Search:
-        """The settings to choose among."""
-        if self.path == "network":
-            settings = replace(self.settings or NETWORK, seed=seed)
-            rates = self.rates or (settings.learning_rate,)
-            options = tuple(replace(settings, learning_rate=rate) for rate in rates)
-            return Search(options, FEW_SHOT_NETWORK_EPOCHS)
-        settings = replace(self.settings or DIRECT, seed=seed)
-        if self.components.coarse:  # whole contributions are large: take them in one piece
-            more = settings.epochs + settings.epochs // 2
-            settings = replace(settings, batch_size=None, epochs=more)
-        options = tuple(replace(settings, learning_rate=rate) for rate in self.rates or RATES)
-        return Search(options, few_shot_rate=FEW_SHOT_RATE)
+        """The settings to choose among inside the network."""
+        settings = self.settings or NETWORK
+        bounds = UNBOUNDED if self.unbounded else Bounds(*self.bounds)
+        settings = replace(settings, seed=seed, bounds=bounds)
+        rates = self.rates or (settings.learning_rate,)
+        options = tuple(replace(settings, learning_rate=rate) for rate in rates)
+        return Search(options, FEW_SHOT_NETWORK_EPOCHS)

@@ -13,8 +13,8 @@ from residual_audio.adaptation.methods.method import Fitted
 from residual_audio.adaptation.problem import Problem
 from residual_audio.reweight.cached import Adapter
 from residual_audio.reweight.descent import Embed, FitSettings
+from residual_audio.reweight.descent_search import Search
 from residual_audio.reweight.fitting import Lesson, fit_inside
-from residual_audio.reweight.solver import Search
 from residual_audio.reweight.tuning import TunedWeights
 from residual_audio.types import FloatArray
 
@@ -23,7 +23,7 @@ FEW_SHOT_NETWORK_EPOCHS = 8
 
 def lesson_of(problem: Problem, split: Split, objective: str = "cross-entropy") -> Lesson:
     """The training part of a split."""
-    return Lesson(problem.judge, split.fit, split.held_out, objective)
+    return Lesson(problem.judge, split.fit, split.held_out, objective, problem.groups)
 
 
 @torch.no_grad()

@@ -1,0 +1,58 @@
+"""Runs of other data whose answers an adaptation is to leave as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from residual_audio.adaptation.problem import Problem, problem_of
+from residual_audio.data.splits import grouped_split
+from residual_audio.errors import InputError
+from residual_audio.judge.of_store import rows_of
+from residual_audio.reweight.keep import Cost, Reference, cost_of
+from residual_audio.reweight.terms import terms_of
+from residual_audio.store import open_store
+from residual_audio.types import Gains
+
+HELD_OUT = 1 / 3
+
+
+@lru_cache(maxsize=8)
+def reference_of(run: str) -> tuple[Reference, str | None]:
+    """The clips of `RUN`, or of folds of it (`RUN#1,2,3`), and the fingerprint of its model."""
+    path, _, folds = run.partition("#")
+    store = open_store(path)
+    rows = rows_of(store, folds.split(",") if folds else None)
+    problem = problem_of(store, rows)
+    held = grouped_split(problem.clips, HELD_OUT)
+    everyone = np.arange(len(problem))
+    name = problem.about["dataset"]["name"] + (f" {folds}" if folds else "")
+    reference = Reference(
+        name, problem.direct, problem.judge, everyone[~held], everyone[held], problem.groups
+    )
+    return reference, problem.about["model"].get("sha256")
+
+
+def references_of(runs: Sequence[str], problem: Problem) -> tuple[Reference, ...]:
+    """References for a problem; a run of another model is refused."""
+    found = []
+    for run in runs:
+        reference, model = reference_of(str(run))
+        if model != problem.about["model"].get("sha256"):
+            raise InputError(f"'{run}' is a run of another model than the one that is adapted")
+        found.append(reference)
+    return tuple(found)
+
+
+def reference_costs(gains: Gains, references: Sequence[Reference], problem: Problem) -> list[Cost]:
+    """What direct-path gains lose on all clips of the references."""
+    found = []
+    for reference in references:
+        terms = terms_of(reference.contributions, gains)
+        latents = terms.base, terms.latent(terms.vector(gains))
+        found.append(
+            cost_of(reference.name, reference.judge, problem.from_latent, latents, reference.groups)
+        )
+    return found

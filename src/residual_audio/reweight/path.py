@@ -1,0 +1,211 @@
+"""Choosing how strongly to penalise: a warm-started path of strengths, judged on held-out groups.
+
+From the strength that keeps all gains at 1 downwards. Where the penalty chooses units, they are
+chosen at the full strength and then fitted again at a tenth of it, so that what was chosen is not
+also shrunk. By the one-standard-error rule the strongest penalty is taken whose held-out loss is
+within one standard error (over groups) of the least; the identity is a candidate like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+import torch
+
+from residual_audio.errors import InputError
+from residual_audio.reweight.direct_loss import DirectLoss
+from residual_audio.reweight.penalty import UNBOUNDED, Bounds, Penalty
+from residual_audio.reweight.solver import Solution, Stopping, solve
+from residual_audio.types import FloatArray
+
+Kind = Literal["group", "lasso", "ridge"]
+RELAXED = 0.1
+# The path need not be exact to be compared; what is kept is. The slope of a joint head with ReLUs
+# jumps, which leaves optimality conditions open by some thousandths of the slope at 1.
+ON_PATH, AT_END = Stopping(3e-2, 60, noise=3e-7), Stopping(1e-2, 300)
+TO_CHOOSE = replace(ON_PATH, tolerance=AT_END.tolerance)
+READABLE = Bounds(0.0, 4.0)
+
+
+@dataclass(frozen=True)
+class Regularity:
+    """How gains are held near 1, and how the strength of that is chosen."""
+
+    penalty: Kind = "group"
+    """group: whole units stay at 1; lasso: single gains do; ridge: all move a little."""
+    bounds: Bounds = READABLE
+    strengths: tuple[float, ...] = ()
+    """Descending, as shares of the strength that lets nothing move; none for those of the kind."""
+    rule: Literal["one-standard-error", "best"] = "one-standard-error"
+
+    def __post_init__(self) -> None:
+        found = self.path
+        if any(a <= b for a, b in pairwise(found)) or found[-1] < 0:
+            raise InputError("strengths of a path are to fall, and not below 0")
+
+    @property
+    def path(self) -> tuple[float, ...]:
+        return self.strengths or PATHS[self.penalty]
+
+
+PATHS: dict[Kind, tuple[float, ...]] = {
+    "group": (0.5, 0.35, 0.25, 0.18, 0.12, 0.08),
+    "lasso": (0.5, 0.35, 0.25, 0.18, 0.12, 0.08),
+    "ridge": (1e-1, 1e-2, 1e-3, 1e-4, 1e-5),
+}
+DEFAULT_STRENGTH: dict[Kind, float] = {"group": 0.25, "lasso": 0.25, "ridge": 1e-1}
+"""Where no clip can be spared to choose it."""
+FREE = Regularity("ridge", UNBOUNDED, rule="best")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One strength of the path on the held-out clips."""
+
+    strength: float
+    """Infinite: all gains at 1."""
+    loss: float
+    error: float
+    """Its standard error over groups (jackknife)."""
+    right: float
+    """Share of clips whose best answer is right."""
+    moved: int
+    """Units."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Clips that choose, and the groups they come in."""
+
+    loss: DirectLoss
+    groups: Sequence[str]
+
+    def judge(self, strength: float, x: FloatArray, moved: int) -> Judged:
+        joint = self._joint(x)
+        value, error = jackknife(joint, self.groups, self.loss.objective)
+        measured = self.loss.judge.measure(joint, torch.arange(len(joint)), joint)
+        return Judged(strength, value, error, float(measured["correct"].mean()), moved)
+
+    @torch.no_grad()
+    def _joint(self, x: FloatArray) -> torch.Tensor:
+        return self.loss.from_latent(self.loss.terms.shifted(x))
+
+
+def jackknife(
+    joint: torch.Tensor,
+    groups: Sequence[str],
+    objective: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> tuple[float, float]:
+    """An objective over clips, and its standard error by leaving out one group at a time."""
+    rows = torch.arange(len(joint))
+    whole = float(objective(joint, rows))
+    _, number = np.unique(np.asarray(groups), return_inverse=True)
+    g = int(number.max()) + 1
+    if g < 3:
+        return whole, 0.0
+    left = []
+    for one in range(g):
+        keep = torch.as_tensor(np.flatnonzero(number != one))
+        left.append(float(objective(joint[keep], keep)))
+    return whole, float(np.sqrt((g - 1) / g * np.sum((np.array(left) - np.mean(left)) ** 2)))
+
+
+class StrengthPath:
+    """Solutions of one loss along falling strengths, each begun where the last one ended."""
+
+    def __init__(
+        self, loss: DirectLoss, how: Regularity, begun: StrengthPath | None = None
+    ) -> None:
+        """`begun`: a path of the same gains, from whose end this one goes on."""
+        self._loss, self._how = loss, how
+        n = loss.terms.n_gains
+        self._bare = Penalty(loss.terms.weights(), loss.terms.owner(), how.bounds)
+        slope = loss(np.zeros(n))[1] / self._bare.weights
+        self._unit = float(np.abs(slope).max(initial=0.0))
+        if how.penalty == "group":
+            self._top = self._bare.identity_strength(slope)
+        elif how.penalty == "lasso":
+            self._top = self._unit
+        else:
+            self._top = float(np.linalg.norm(slope)) / n**0.5
+        self._full: FloatArray | None = None if begun is None else begun._full
+        self._kept: FloatArray | None = None if begun is None else begun._kept
+
+    def at(self, strength: float, stop: Stopping = ON_PATH) -> Solution:
+        """The gains at a strength, as a share of the one that lets nothing move."""
+        stop = replace(stop, unit=self._unit)
+        penalty = self._penalty(strength)
+        found = solve(self._loss, penalty, self._full, stop)
+        self._full = found.x
+        return self._relaxed(strength, found.x, stop) if penalty.group or penalty.lasso else found
+
+    def ended(self, loss: DirectLoss, strength: float, stop: Stopping = AT_END) -> Solution:
+        """The solution at the strength that was last solved, again with a more precise loss; which
+        gains may move is settled."""
+        path = StrengthPath(loss, self._how, self)
+        if self._how.penalty == "ridge" or self._full is None:
+            return path.at(strength, stop)
+        return path._relaxed(strength, self._full, replace(stop, unit=path._unit))
+
+    def _penalty(self, strength: float) -> Penalty:
+        amount = strength * self._top
+        if self._how.penalty == "group":
+            return replace(self._bare, group=amount)
+        if self._how.penalty == "lasso":
+            return replace(self._bare, lasso=amount)
+        return replace(self._bare, ridge=amount)
+
+    def _relaxed(self, strength: float, full: FloatArray, stop: Stopping) -> Solution:
+        """The chosen gains alone, at a tenth of the strength."""
+        there = full != 0
+        if self._how.penalty == "group":
+            there = (self._bare.norms(full) > 0)[self._bare.owner]
+        gains = np.flatnonzero(there)
+        part = Restricted(self._loss, gains)
+        start = np.where(there, full if self._kept is None else self._kept, 0.0)
+        found = solve(part, self._penalty(RELAXED * strength).at(gains), start[gains], stop)
+        self._kept = part.widened(found.x)
+        return replace(found, x=self._kept)
+
+
+@dataclass(frozen=True)
+class Restricted:
+    """A loss of some gains, the others at 1."""
+
+    loss: DirectLoss
+    gains: np.ndarray
+
+    def widened(self, x: FloatArray) -> FloatArray:
+        out = np.zeros(self.loss.terms.n_gains)
+        out[self.gains] = x
+        return out
+
+    def __call__(self, x: FloatArray) -> tuple[float, FloatArray]:
+        value, slope = self.loss(self.widened(x))
+        return value, slope[self.gains]
+
+    def curvature(self, x: FloatArray) -> FloatArray:
+        return self.loss.curvature(self.widened(x), self.gains)
+
+
+def choose_strength(
+    path: StrengthPath, held_out: HeldOut, how: Regularity
+) -> tuple[float, list[Judged]]:
+    """The strength that held-out clips choose (infinite: the identity), and what they said."""
+    n = held_out.loss.terms.n_gains
+    owner = held_out.loss.terms.owner()
+    judged = [held_out.judge(np.inf, np.zeros(n), 0)]
+    for strength in how.path:
+        x = path.at(strength).x
+        judged.append(held_out.judge(strength, x, len(np.unique(owner[x != 0]))))
+        best = min(judged, key=lambda one: one.loss)
+        if all(one.loss > best.loss + best.error for one in judged[-2:]):
+            break  # the rest of the path only fits the training clips better
+    best = min(judged, key=lambda one: one.loss)
+    if how.rule == "best":
+        return best.strength, judged
+    return next(one for one in judged if one.loss <= best.loss + best.error).strength, judged
