@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from residual_audio.store import open_store as open_store
     from residual_audio.surface.model import Model as Model
     from residual_audio.surface.model import load_model as load_model
+    from residual_audio.surface.patching import patching as patching
+    from residual_audio.surface.patching import time_map as time_map
     from residual_audio.types import Clip as Clip
     from residual_audio.types import Gains as Gains
     from residual_audio.types import Head as Head
@@ -54,7 +56,9 @@ _WHERE = {
     "mean": "residual_audio.passes.edits",
     "open_store": "residual_audio.store",
     "patch": "residual_audio.passes.edits",
+    "patching": "residual_audio.surface.patching",
     "scale": "residual_audio.passes.edits",
+    "time_map": "residual_audio.surface.patching",
     "zero": "residual_audio.passes.edits",
 }
 __all__ = sorted(["__version__", *_WHERE])

@@ -40,6 +40,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "store": "store",
         "analyse": "analyse",
         "ablate": "ablate",
+        "patch": "patch",
+        "timemap": "timemap",
     },
     "Adapt": {
         "reweight": "reweight",

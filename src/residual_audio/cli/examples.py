@@ -31,6 +31,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "ablate runs/mine",
         "ablate runs/mine --unit s2.b5.h11 --method exact --root my-sounds",
     ),
+    "patch": (
+        "patch --limit 40 --out runs/order",
+        "patch -d compa-order --root CompA --method exact --method attribution --out runs/compa",
+    ),
+    "timemap": ("timemap street.wav 'a siren' 'rain' --out maps",),
     "reweight": (
         "reweight compare runs/mine",
         "reweight fit runs/mine --path network --root my-sounds --out gains",

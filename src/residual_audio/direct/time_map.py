@@ -42,6 +42,8 @@ class TimeMap:
     parts: Mapping[str, FloatArray]
     """Unit (heads, MLPs, `embedding`, `s<stage>.biases`) → [time step of its stage]."""
     stage_of: Mapping[str, int]
+    mel: FloatArray
+    """[frame, mel] what the model heard."""
 
     @property
     def stages(self) -> dict[int, FloatArray]:
@@ -111,6 +113,8 @@ def time_maps(
     with torch.no_grad():
         latent = model.encode(features, tap=tap).latent
         weights = path.weights(tap.scales)
+    heard = features[0][:, 0] if isinstance(features, tuple) else features
+    mel = heard[0].float().cpu().numpy()
     found = {}
     for text, vector in texts.items():
         score, toward = tangent(model, latent, torch.as_tensor(vector).to(latent))
@@ -120,7 +124,7 @@ def time_maps(
                 parts[name] = _over_time(model, stage, tokens)
                 stage_of[name] = stage
         timed = sum(float(values.sum()) for values in parts.values())
-        found[text] = TimeMap(text, score, score - timed, duration_s, parts, stage_of)
+        found[text] = TimeMap(text, score, score - timed, duration_s, parts, stage_of, mel)
     return found
 
 

@@ -16,6 +16,7 @@ from residual_audio.report import figures_adaptation as adapted
 from residual_audio.report import figures_attention as below
 from residual_audio.report import figures_classes as classes
 from residual_audio.report import figures_heads as heads
+from residual_audio.report import figures_patching as patching
 from residual_audio.report import figures_scree as spectra
 from residual_audio.report import figures_similarity as alike
 from residual_audio.report import figures_stages as stages
@@ -58,6 +59,12 @@ DRAWINGS: tuple[Drawing, ...] = (
             "Which cheap metric predicts importance?"),
     Drawing("removal_curves", "ablation", ablation.removal_curves,
             "Accuracy against heads removed, least important first."),
+    Drawing("patching_heads", "ablation", patching.patching_heads,
+            "Share of the gap between two clips that each head carries; dots: q ≤ 0.05."),
+    Drawing("patching_sets", "ablation", patching.patching_sets,
+            "Share of the gap that sets of units carry; chosen on other pairs than shown."),
+    Drawing("patching_time", "ablation", patching.patching_time,
+            "Share of the gap that each time window carries."),
     Drawing("head_panels", "heads", heads.head_panels, "Measures of every head, before W_O."),
     Drawing("block_heatmap", "heads", stages.block_heatmap,
             "Linear (L) and nonlinear (N) dimension, their ratio, and the share of the first "

@@ -1,0 +1,159 @@
+"""`residual-audio patch`: put values of one clip into another, and see which units carry what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from residual_audio.cli import inputs, options
+from residual_audio.cli.output import print_json, show_table
+from residual_audio.cli.terminal import watching
+
+
+def run(
+    model: options.Model = "nano",
+    dataset: options.Dataset = None,
+    root: options.Root = None,
+    data_option: options.DataOption = None,
+    units: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--units",
+            "-u",
+            help="head, attention, mlp, stage, stream, s3.*.h*, s2.b0.stream, name=a+b; many.",
+        ),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="exact, or attribution (one backward pass); repeatable."),
+    ] = None,
+    path: Annotated[
+        Literal["total", "direct"],
+        typer.Option(
+            "--path", help="total: through everything after; direct: to the latent alone."
+        ),
+    ] = "total",
+    measure: Annotated[
+        Literal["difference", "margin", "embedding"],
+        typer.Option("--measure", help="What is measured; see the page on composition."),
+    ] = "difference",
+    between: Annotated[
+        str | None, typer.Option("--between", help="Only tokens of these seconds, as 0:2.5.")
+    ] = None,
+    windows: Annotated[
+        int, typer.Option("--windows", min=0, help="Also exchange each of N time windows alone.")
+    ] = 0,
+    time_units: Annotated[
+        list[str] | None,
+        typer.Option("--time-units", help="What --windows exchanges (s*.b0.stream); repeatable."),
+    ] = None,
+    sets: Annotated[
+        int, typer.Option("--sets", min=0, help="Also sets of up to N units, by greedy search.")
+    ] = 0,
+    limit: options.Limit = None,
+    min_gap: Annotated[
+        float, typer.Option("--min-gap", help="Pairs with a smaller gap are named and left out.")
+    ] = 1e-3,
+    long: options.Long = "first",
+    device: options.Device = "auto",
+    batch_size: options.BatchSize = 4,
+    seed: options.Seed = 0,
+    out: options.RunOut = Path("patching"),
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Exchange units between the two clips of every pair, both ways, and measure each.
+
+    An effect of 0 leaves the corrupt clip as it was, 1 makes it the clean one. Writes
+    tables/patching_*.csv, figures and a result file below --out. Stopped, the same command goes on.
+    """
+    from residual_audio import provenance
+    from residual_audio.errors import InputError
+    from residual_audio.models.registry import load_model
+    from residual_audio.passes.loop import Hearing
+    from residual_audio.patching.exchanges import exchanges_of_pairs
+    from residual_audio.patching.interchange import METHODS, ExchangeWay
+    from residual_audio.patching.sets import SetSearch
+    from residual_audio.patching.study import TIME_UNITS, PatchStudy, patch_study
+    from residual_audio.report.figures import draw_all
+    from residual_audio.report.write import write_tables
+    from residual_audio.results import write_result
+    from residual_audio.types import Result
+
+    methods = method or ["exact"]
+    for one in methods:
+        if one not in METHODS:
+            raise InputError(f"'{one}' is no method: use {', '.join(METHODS)}")
+    given_options = list(data_option or [])
+    if root and not dataset:
+        raise InputError("--root needs to know what lies there: -d compa-order, manifest, joined …")
+    name = dataset or "synthetic"
+    if name == "synthetic" and not any(o.startswith("kind=") for o in given_options):
+        given_options.append("kind=order")
+    part = inputs.Part(None, limit, None, seed)
+    data, split = inputs.load_datasets([name], [root] if root else None, given_options, part)[0]
+    ways = [
+        ExchangeWay(one, path, _seconds(between), batch_size, min_gap)  # type: ignore[arg-type]
+        for one in methods
+    ]
+    study = PatchStudy(
+        units or ["head"],
+        ways,
+        windows,
+        time_units or TIME_UNITS,
+        SetSearch(sets, seed=seed) if sets else None,
+        seed,
+    )
+    loaded = load_model(model, device)
+    with watching(quiet or json) as progress:
+        given = exchanges_of_pairs(loaded, data, measure, Hearing(long), progress)
+        found = patch_study(given, study, keep=out / "patching", progress=progress)
+    written = write_tables(out, found.tables)
+    result = Result(
+        task="patching",
+        model=provenance.model_label(loaded),
+        dataset=data.name,
+        split=split,
+        scores=found.scores(seed),
+        details={
+            "notes": {table.name: list(table.notes) for table in found.tables},
+            "agreement": [
+                r for t in found.tables if t.name == "patching_agreement" for r in t.rows()
+            ],
+            "left_out": found.runs[0].left_out(),
+            "skipped": dict(given.skipped),
+        },
+        provenance=provenance.collect(model=loaded, dataset=data, seed=seed, measure=measure),
+    )
+    written.append(write_result(result, out / "results"))
+    written += draw_all(out, ["patching_heads", "patching_sets", "patching_time"])
+    if json:
+        print_json({"n_exchanges": len(given), "files": [p.name for p in written]})
+    else:
+        shown = ["unit", "effect", "effect_low", "effect_high", "effect_by_gap", "p", "q", "n"]
+        for table in found.tables:
+            if table.name.startswith("patching_units"):
+                show_table(table.top("effect_by_gap", 10), shown)
+                for note in table.notes:
+                    typer.echo(note, err=True)
+            elif table.name in ("patching_agreement", "patching_sets", "patching_time"):
+                show_table(table, list(table.columns))
+        typer.echo(f"{len(written)} files below {out}")
+    for clip, why in list(given.skipped.items())[:5]:
+        typer.echo(f"skipped: {clip}: {why}", err=True)
+    if given.skipped:
+        raise typer.Exit(3)
+
+
+def _seconds(text: str | None) -> tuple[float, float] | None:
+    from residual_audio.errors import InputError
+    from residual_audio.models.token_times import check_range
+
+    if text is None:
+        return None
+    try:
+        return check_range([float(part) for part in text.split(":")])
+    except ValueError:
+        raise InputError(f"'{text}' is no range of seconds: write it as 0:2.5") from None
