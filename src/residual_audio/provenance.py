@@ -165,4 +165,6 @@ def _describe_dataset(dataset: Any) -> dict[str, Any]:
         record["fingerprint"] = dataset.fingerprint()
     if hasattr(dataset, "clips"):
         record["n_clips"] = len(dataset.clips)
+    if getattr(dataset, "recipe", ""):
+        record["recipe"] = dataset.recipe
     return record

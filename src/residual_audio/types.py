@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -325,3 +325,13 @@ class Result:
             if score.name == name:
                 return score
         raise InputError(f"no score '{name}'; there are: {', '.join(s.name for s in self.scores)}")
+
+
+class HeardBefore(TypedDict):
+    """How much of a data set a model was trained on; `n` is None where nobody knows."""
+
+    trained_on: list[str] | None
+    n: int | None
+    of: int
+    note: str
+    """One sentence for people; empty where nothing was heard before."""

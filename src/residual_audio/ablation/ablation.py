@@ -92,9 +92,10 @@ def _of_heads(
         tables.append(pair_table(given, heads[-1], settings.pairs, settings.way))
     if settings.curves:
         importance = {f"{e.method} margin": e.importance("margin") for e in heads}
-        progress.step("curves of removal")
+        progress.step("curves of removal", 1, "tables")
         exact = "exact" in settings.methods
         tables.append(curve_table(given, metrics, importance, exact=exact, seed=seed))
+        progress.advance()
     return tables
 
 

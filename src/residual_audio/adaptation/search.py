@@ -103,7 +103,8 @@ def sweep(
         import optuna
     except ModuleNotFoundError as error:
         raise MissingExtraError("optuna", "sweep", "a sweep") from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    # a trial that the user stops is logged with its traceback below this level
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage.parent.mkdir(parents=True, exist_ok=True)
     found = Searched([], [])
     for split in splits_of(problem, folds, how):
@@ -116,7 +117,7 @@ def sweep(
             load_if_exists=True,
             sampler=optuna.samplers.TPESampler(seed=split.seed, n_startup_trials=min(10, n_trials)),
         )
-        done = sum(t.state.is_finished() for t in study.trials)
+        done = sum(t.value is not None for t in study.trials)
         progress.step(f"fold {split.name}", n_trials, "trials")
         progress.advance(min(done, n_trials))
         progress.keeps(f"finished trials are kept in {storage}: the same command goes on")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,10 @@ from residual_audio.cli import inputs, options
 from residual_audio.cli.output import print_json, print_table
 from residual_audio.cli.scores import shown
 from residual_audio.cli.terminal import watching
+
+if TYPE_CHECKING:
+    from residual_audio.geometry.cards import ModelCard
+    from residual_audio.geometry.clouds import Clouds
 
 
 def run(
@@ -86,11 +90,29 @@ def run(
     if json:
         print_json(document)
         return
+    _print_cards(cards)
+    for note in dict.fromkeys(_note(cloud) for cloud in clouds):
+        if note:
+            typer.echo(f"note: {note}", err=True)
+
+
+def _note(cloud: Clouds) -> str:
+    note = (cloud.provenance.get("heard_before") or {}).get("note")
+    return f"{cloud.model} on {cloud.dataset}: {note}" if note else ""
+
+
+def _print_cards(cards: list[ModelCard]) -> None:
+    """One row a number, one column a model, and how far each is from the first."""
+    first, *others = cards
+    rows = [["verdict", first.verdict, *(cell for card in others for cell in (card.verdict, ""))]]
+    for name, value in first.numbers.items():
+        cells = []
+        for card in others:
+            number = card.numbers[name]
+            cells += [shown(number), "–" if number != number else f"{number - value:+.3f}"]
+        rows.append([name, shown(value), *cells])
+    names = [cell for card in others for cell in (card.model, f"− {first.model}")]
+    print_table(["", first.model, *names], rows, f"on {first.dataset}")
     for card in cards:
-        print_table(
-            ["number", "value"],
-            [[name, shown(value)] for name, value in card.numbers.items()],
-            f"{card.model} on {card.dataset}: {card.verdict}",
-        )
         for what, why in card.findings:
-            typer.echo(f"  {what}: {why}")
+            typer.echo(f"{card.model}: {what}: {why}")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,7 +11,10 @@ from residual_audio.cli import options
 from residual_audio.cli.output import print_json
 from residual_audio.cli.terminal import watching
 
-SHOWN = 10  # reasons listed on a terminal; the clip index has every clip's own
+if TYPE_CHECKING:
+    from residual_audio.extraction.summary import ExtractionSummary
+
+SHOWN = 10  # reasons and clips listed on a terminal; the clip index has every clip's own
 
 
 def run(
@@ -68,10 +69,13 @@ def run(
     Continues where a stopped run left off. Exit code 3: done, but some clips were skipped.
     """
     from residual_audio.data.registry import load_dataset
+    from residual_audio.data.remembered import Source, remember_source
     from residual_audio.extraction.extraction import extract
+    from residual_audio.extraction.summary import summarise
 
     name = options.name_dataset(dataset, root)
-    whole = load_dataset(name, root, **options.parse_data_options(data_option))
+    given = options.parse_data_options(data_option)
+    whole = load_dataset(name, root, **given)
     data = whole.select(limit=limit, sample=sample, seed=seed)
     with watching(quiet or json) as progress:
         found = extract(
@@ -92,7 +96,8 @@ def run(
             progress=progress,
             sample={"n_maps": n_maps, "n_token_clips": n_token_clips},
         )
-    summary = _summary(found, out)
+    remember_source(out, Source(whole.name, root, given))
+    summary = summarise(found, out)
     if json:
         print_json(summary)
     else:
@@ -101,33 +106,7 @@ def run(
         raise typer.Exit(3)
 
 
-def _summary(found: Any, out: Path) -> dict[str, Any]:
-    store = found.store
-    return {
-        "out": str(out),
-        "model": store.model_info.name,
-        "dataset": store.dataset_info.name,
-        "capture": list(store.kinds),
-        "n_ok": found.n_ok,
-        "n_skipped": len(found.skipped),
-        "skipped": group_reasons(found.reasons),
-        "partial": store.partial and asdict(store.partial),
-        "n_shards": store.size.n_shards,
-        "n_shards_made": found.n_shards_made,
-        "bytes_per_clip": round(store.size.shard_bytes / max(1, found.n_ok)),
-    }
-
-
-def group_reasons(reasons: dict[str, int]) -> dict[str, int]:
-    """Reasons that differ only in their numbers, counted together; the most frequent first."""
-    groups: dict[str, int] = {}
-    for reason, n in reasons.items():
-        key = re.sub(r"\d+(?:[.,]\d+)*", "…", reason)
-        groups[key] = groups.get(key, 0) + n
-    return dict(sorted(groups.items(), key=lambda group: -group[1]))
-
-
-def _print_summary(summary: dict[str, Any]) -> None:
+def _print_summary(summary: ExtractionSummary) -> None:
     partial = summary["partial"]
     of = f" (partial: {partial['n_clips']:,} of {partial['of']:,} clips)" if partial else ""
     typer.echo(
@@ -141,3 +120,10 @@ def _print_summary(summary: dict[str, Any]) -> None:
         typer.echo(f"skipped {n:,}: {reason}", err=True)
     if len(summary["skipped"]) > SHOWN:
         typer.echo(f"… and {len(summary['skipped']) - SHOWN:,} more reasons", err=True)
+    for title, clips in (("skipped", summary["skipped_clips"]), ("odd", summary["remarks"])):
+        for clip, why in list(clips.items())[:SHOWN]:
+            typer.echo(f"{title}: {clip}: {why}", err=True)
+        if len(clips) > SHOWN:
+            typer.echo(f"{title}: {len(clips) - SHOWN:,} more clips (--json names all)", err=True)
+    if summary["heard_before"] and summary["heard_before"]["note"]:
+        typer.echo(f"note: {summary['heard_before']['note']}", err=True)

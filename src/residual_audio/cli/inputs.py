@@ -88,12 +88,23 @@ def load_passes_of(
 ) -> Passes:
     """The model and data set that a store was made from, and the features of its clips."""
     from residual_audio.data.registry import load_dataset
+    from residual_audio.data.remembered import recall_source
+    from residual_audio.errors import InputError
     from residual_audio.models.registry import load_model
     from residual_audio.passes.kept import load_passes
     from residual_audio.passes.loop import Hearing
 
     loaded = load_model(model or store.model_info.name, device)
-    dataset = load_dataset(store.dataset_info.name, root, **options.parse_data_options(data_option))
+    known = recall_source(store.folder.parent, store.dataset_info.name)
+    given = known.options | options.parse_data_options(data_option)
+    dataset = load_dataset(known.dataset, root or known.root, **given)
+    # sounds made on demand have the same names whatever their seed
+    recipe = (store.provenance.get("dataset") or {}).get("recipe") or dataset.recipe
+    if dataset.recipe != recipe:
+        raise InputError(
+            f"the store was made from '{recipe}', this is '{dataset.recipe}': give the same "
+            "--data-option as then"
+        )
     ids = [str(store.clips["id"][i]) for i in (range(len(store)) if rows is None else rows)]
     heard = Hearing(store.run_info.long, batch_size=16)
     sha256 = store.model_info.sha256

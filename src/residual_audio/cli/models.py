@@ -62,6 +62,9 @@ def show(model: str, json: options.Json = False) -> None:
         "joint_dim": loaded.joint_dim,
         "text": loaded.text is not None,
         "logit_scale": loaded.logit_scale,
+        "trained_on": [str(part) for part in loaded.trained_on]
+        if loaded.trained_on is not None
+        else None,
         "front_end": loaded.spec.to_dict(),
         "sites": [str(site) for site in sites],
     }
@@ -72,6 +75,7 @@ def show(model: str, json: options.Json = False) -> None:
     facts["front_end"] = (
         f"{front_end.sample_rate_hz} Hz, {front_end.duration_s:g} s, {front_end.n_mels} mels"
     )
+    facts["trained_on"] = "; ".join(map(str, loaded.trained_on or ())) or "not known"
     facts["sites"] = f"{sites[0]} … {sites[-1]}"
     print_table(["", ""], [[key, str(value)] for key, value in facts.items()])
 

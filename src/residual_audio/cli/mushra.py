@@ -95,10 +95,17 @@ def run(
         "Wilcoxon signed-rank tests on listener means over shared trials",
     )
     friedman, agreement = details["friedman"], details["agreement"]
-    typer.echo(
-        f"Friedman χ² = {friedman['statistic']:.2f}, p = {friedman['p']:.2g} over "
-        f"{friedman['n_trials']} trials with all systems; Kendall's W = {friedman['kendall_w']:.2f}"
-    )
+    if friedman["statistic"] != friedman["statistic"]:
+        typer.echo(
+            "Friedman's test compares three systems or more, rated by two listeners or more in "
+            "trials that hold all of them: it does not apply here"
+        )
+    else:
+        typer.echo(
+            f"Friedman χ² = {friedman['statistic']:.2f}, p = {friedman['p']:.2g} over "
+            f"{friedman['n_trials']} trials with all systems; "
+            f"Kendall's W = {friedman['kendall_w']:.2f}"
+        )
     typer.echo(
         f"ICC(2,1) = {agreement['icc2_1']:.2f}, ICC(2,k) = {agreement['icc2_k']:.2f}, "
         f"ICC(3,1) = {agreement['icc3_1']:.2f} over {agreement['n_stimuli']} stimuli"

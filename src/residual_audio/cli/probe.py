@@ -158,6 +158,9 @@ def _print_probes(results: list[Result]) -> None:
         f"{first['n_audio']} audio and {first['n_text']} text rows each",
     )
     for found in results:
+        note = (found.provenance.get("heard_before") or {}).get("note")
+        if note:
+            typer.echo(f"note: {found.model} on {found.dataset}: {note}", err=True)
         for name, reason in found.details["reasons"].items():
             typer.echo(f"{found.model}: {name}: {reason}", err=True)
 

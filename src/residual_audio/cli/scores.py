@@ -54,6 +54,10 @@ def finish(results: Sequence[Result], paths: Sequence[Path], as_json: bool, quie
     for result in results:
         skipped |= result.details.get("skipped") or {}
     if not as_json:
+        for result in results:
+            note = (result.details.get("heard_before") or {}).get("note")
+            if note:
+                typer.echo(f"note: {result.model} on {result.dataset}: {note}", err=True)
         if not quiet and paths:
             typer.echo(f"written: {', '.join(str(path) for path in paths)}")
         for name, reason in list(skipped.items())[:5]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from residual_audio.data.base import Dataset
 from residual_audio.embeddings.cache import Embedded, recall
 from residual_audio.embeddings.embedder import DEFAULT, EmbeddingSettings, JointEmbedder
-from residual_audio.embeddings.rows import named_rows
+from residual_audio.embeddings.rows import joined, named_rows
 from residual_audio.errors import InputError, ResidualAudioError
 from residual_audio.passes.embed import embed_items
 from residual_audio.passes.sources import cut_clips
 from residual_audio.progress import SILENT, Progress
+
+PIECE = 128
+"""About so many clips are kept at a time: what is lost when the work is stopped."""
 
 
 def embed_clips(
@@ -24,13 +27,21 @@ def embed_clips(
     if len(clips) == 0:
         raise InputError(f"{dataset.name} has no clip to embed")
 
-    def compute() -> Embedded:
-        cut = cut_clips(model, dataset, how.long)
-        found = embed_items(model, clips, cut, how, progress=progress)
-        return named_rows(found, [clip.id for clip in clips], model.name)
+    cut = cut_clips(model, dataset, how.long)
+    progress.step("embedding", len(clips))
+    counted = _Counted(progress)
+    # a piece holds whole batches: what runs together does not depend on where a run was stopped
+    size = max(1, PIECE // how.batch_size) * how.batch_size
+    starts = range(0, len(clips), size)
+
+    def compute(start: int) -> Embedded:
+        piece = clips[start : start + size]
+        found = embed_items(model, piece, cut, how, progress=counted)
+        return named_rows(found, [clip.id for clip in piece], model.name, may_be_none=True)
 
     if not how.cache:
-        return compute()
+        return joined([compute(start) for start in starts])
+    progress.keeps("what is embedded is kept in the cache, the same command continues")
     by_id = {clip.id: clip for clip in clips}
 
     def still_fails(name: str) -> bool:
@@ -41,4 +52,22 @@ def embed_clips(
         return False
 
     key = {"what": "clips", "data": dataset.fingerprint(), "n": len(clips), "long": how.long}
-    return recall(model, key, compute, still_fails)
+    pieces = []
+    for start in starts:
+        before = counted.n
+        mine = key | {"from": start, "size": size}
+        pieces.append(recall(model, mine, lambda start=start: compute(start), still_fails))  # type: ignore[misc]
+        if counted.n == before:
+            progress.advance(len(clips[start : start + size]))
+    return joined(pieces)
+
+
+class _Counted(Progress):
+    """Passes on what is done, and keeps the one step that all pieces belong to."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress, self.n = progress, 0
+
+    def advance(self, n: int = 1) -> None:
+        self.n += n
+        self.progress.advance(n)

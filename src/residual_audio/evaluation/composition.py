@@ -19,6 +19,7 @@ from residual_audio.embeddings.of_texts import embed_texts, need_text
 from residual_audio.errors import DatasetError
 from residual_audio.metrics import compa as metrics
 from residual_audio.metrics import uncertainty
+from residual_audio.models.training_data import heard_before
 from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Result, Score
 
@@ -132,6 +133,7 @@ def evaluate_compa(
             "n_left_out": len(dataset.pairs) - len(readable),
             **findings,
             "skipped": dict(embedded.skipped),
+            "heard_before": heard_before(getattr(model, "trained_on", None), dataset),
         },
         provenance=provenance.collect(
             model=model, dataset=dataset, seed=seed, long=embedding.long, rule=RULE

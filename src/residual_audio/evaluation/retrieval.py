@@ -22,6 +22,7 @@ from residual_audio.embeddings.of_texts import embed_texts, need_text
 from residual_audio.errors import DatasetError, InputError
 from residual_audio.metrics import ranks as metrics
 from residual_audio.metrics import uncertainty
+from residual_audio.models.training_data import heard_before
 from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Clip, Result, Score
 
@@ -144,6 +145,7 @@ def evaluate_retrieval(
             "n_without_caption": len(dataset.clips) - len(captioned),
             "n_groups": len(set(groups)),
             "skipped": dict(heard.skipped),
+            "heard_before": heard_before(getattr(model, "trained_on", None), dataset),
         },
         provenance=provenance.collect(
             model=model,

@@ -17,9 +17,10 @@ from residual_audio.embeddings.prompts import Prompts, embed_classes
 from residual_audio.errors import DatasetError, StoreError
 from residual_audio.metrics import classification as metrics
 from residual_audio.metrics import uncertainty
+from residual_audio.models.training_data import heard_before
 from residual_audio.progress import SILENT, Progress
 from residual_audio.store import Store
-from residual_audio.types import Clip, Result, Score
+from residual_audio.types import Clip, HeardBefore, Result, Score
 
 Array = npt.NDArray[Any]
 N_RESAMPLES = 1000
@@ -87,6 +88,8 @@ class LabelledVectors:
     logit_scale: float
     prompts: Prompts
     skipped: Mapping[str, str]
+    heard_before: HeardBefore | None = None
+    """How many of the clips the model was trained on."""
 
     def labels(self) -> Array:
         """Number of each clip's class; clips without one of the classes are an error."""
@@ -123,7 +126,7 @@ def evaluate_zero_shot(
     vectors = LabelledVectors(
         provenance.model_label(model), dataset.name, embedded.vectors, text,
         [by_id[name] for name in embedded.ids], classes, float(model.logit_scale), prompts,
-        embedded.skipped,
+        embedded.skipped, heard_before(getattr(model, "trained_on", None), dataset),
     )  # fmt: skip
     record = provenance.collect(
         model=model,
@@ -149,6 +152,7 @@ def evaluate_store(
         store.model_info.name, store.dataset_info.name, store.embedding(), text,
         [Clip(id=i, label=label, fold=fold, group=group) for i, label, fold, group in rows],
         list(store.classes), store.logit_scale, Prompts("store", (store.template,)), store.skipped,
+        store.heard_before,
     )  # fmt: skip
     record = provenance.collect(
         seed=seed,
@@ -190,6 +194,7 @@ def _result(
                 "templates": list(vectors.prompts.templates),
             },
             "skipped": dict(vectors.skipped),
+            "heard_before": vectors.heard_before,
         },
         provenance=record,
     )

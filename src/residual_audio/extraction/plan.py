@@ -19,6 +19,7 @@ from residual_audio.extraction.settings import ExtractSettings
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import Features
 from residual_audio.models.registry import load_model
+from residual_audio.models.training_data import heard_before
 from residual_audio.passes.loop import Hearing, hear
 from residual_audio.passes.sources import cut_clips, reason
 from residual_audio.provenance import collect, plain, without_machine_paths
@@ -83,6 +84,7 @@ class Plan:
             "partial": None if self.n_all is None else {"n_clips": n_clips, "of": self.n_all},
             "sites": [list(astuple(site)) for site in model.encoder.sites],
             "logit_scale": float(model.logit_scale),
+            "heard_before": heard_before(model.trained_on, self.dataset),
             "provenance": collect(model, self.dataset, self.settings.seed),
         }
 

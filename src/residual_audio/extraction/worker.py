@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from residual_audio.audio.oddities import oddity
 from residual_audio.capture.recorder import Recorder
 from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.data.base import Dataset
@@ -18,7 +19,7 @@ from residual_audio.errors import InputError, ModelError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.registry import load_model
 from residual_audio.passes.loop import Heard, Hearing, Windows, hear
-from residual_audio.passes.sources import cut_clips, reason
+from residual_audio.passes.sources import reason
 from residual_audio.store.shards import ShardNote, ShardRows, write_shard
 
 
@@ -56,6 +57,7 @@ class Worker:
         """Batches are formed inside the shard, by place: a shard does not depend on any other."""
         places = self.job.shards[index]
         rows, skipped = ShardRows(), dict[int, str]()
+        remarks: dict[int, str] = {}
         size = self.job.hearing.batch_size
 
         def skip(number: int, error: Exception) -> None:
@@ -63,11 +65,12 @@ class Worker:
             skipped[place] = reason(error, self.job.dataset.clips[place])
             self._advance(1)
 
+        def cut(place: int) -> Windows:
+            return self._cut(place, remarks)
+
         try:
             with ExitStack() as stack:
-                batches = hear(
-                    places, self._cut, self.job.hearing, device=self.model.device, skip=skip
-                )
+                batches = hear(places, cut, self.job.hearing, device=self.model.device, skip=skip)
                 waves = _in_run(stack.enter_context(closing(batches)), places)
                 stream = self.recorder.stream(waves, self.model.features, self.model.joint)
                 for clips, arrays in stack.enter_context(closing(stream)):
@@ -79,11 +82,15 @@ class Worker:
                 f"{size} clips at a time do not fit into the memory of {self.model.device}: "
                 f"use a --batch-size below {size} (with --overwrite)"
             ) from error
-        return write_shard(self.job.folder, self.job.run, index, places, rows, skipped)
+        return write_shard(self.job.folder, self.job.run, index, places, rows, skipped, remarks)
 
-    def _cut(self, place: int) -> Windows:
-        dataset = self.job.dataset
-        return cut_clips(self.model, dataset, self.job.hearing.long)(dataset.clips[place])
+    def _cut(self, place: int, remarks: dict[int, str]) -> Windows:
+        dataset, rate_hz = self.job.dataset, self.model.sample_rate_hz
+        wave = dataset.read(dataset.clips[place], rate_hz)
+        odd = oddity(wave, rate_hz)
+        if odd is not None:
+            remarks[place] = odd
+        return self.model.windows(wave, self.job.hearing.long)
 
     def _advance(self, n_clips: int) -> None:
         if self.on_clips is not None and n_clips:

@@ -78,7 +78,9 @@ def score_prompts(
     n = len(own)
     other = prompts[:, None] != prompts[None]
     chance = float(similarity[other].mean()) if other.any() else None
-    low, high = uncertainty.mean_interval(own, groups=prompts, seed=seed, n_resamples=n_resamples)
+    low, high = uncertainty.mean_interval(
+        own, groups=prompts, seed=seed, n_resamples=n_resamples, shares=False
+    )
     mean = Score("clap_score", float(own.mean()), low, high, n, chance)
     if not other.any():
         return (mean,)

@@ -49,7 +49,7 @@ def compare_sides(
     if extrapolated is not None:
         half = 1.96 * extrapolated.standard_error
         value = extrapolated.value
-        scores.append(Score("fad_infinity", value, value - half, value + half, n_eval, 0.0))
+        scores.append(Score("fad_infinity", value, value - half, value + half, n_eval, None))
     try:
         scores += _kernel(reference, evaluated)
     except InputError as error:  # a constant reference has a mean, but no kernel width
@@ -114,7 +114,7 @@ def _kernel(reference: SoundSide, evaluated: SoundSide) -> list[Score]:
     )
     half = 1.96 * found.standard_error
     value = found.value
-    return [Score("mmd", value, value - half, value + half, evaluated.gaussian.n, 0.0)]
+    return [Score("mmd", value, value - half, value + half, evaluated.gaussian.n, None)]
 
 
 def _warnings(reference: SoundSide, evaluated: SoundSide, d: int) -> list[str]:

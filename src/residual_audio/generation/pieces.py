@@ -135,5 +135,5 @@ def _difference(name: str, left: Array, right: Array, draw: Sequence[Array]) -> 
 def _mean(values: Array, seed: int) -> dict[str, float]:
     if not np.isfinite(values).any():
         return {"mean": math.nan, "low": math.nan, "high": math.nan}
-    low, high = uncertainty.mean_interval(values, seed=seed)
+    low, high = uncertainty.mean_interval(values, seed=seed, shares=False)
     return {"mean": float(np.nanmean(values)), "low": low, "high": high}

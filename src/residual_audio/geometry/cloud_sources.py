@@ -18,6 +18,7 @@ from residual_audio.embeddings.of_texts import embed_texts, need_text
 from residual_audio.embeddings.prompts import Prompts, embed_classes
 from residual_audio.errors import DatasetError, InputError
 from residual_audio.geometry.clouds import Clouds, make_clouds
+from residual_audio.models.training_data import heard_before
 from residual_audio.progress import SILENT, Progress
 from residual_audio.store import Store, open_store
 
@@ -56,6 +57,7 @@ def clouds_of_model(
         dataset=dataset,
         long=embedding.long,
         prompts=None if said else prompts.templates,
+        heard_before=heard_before(getattr(model, "trained_on", None), dataset),
     )
     return make_clouds(
         embedded.vectors, text, pairs=pairs,

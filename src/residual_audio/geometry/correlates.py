@@ -23,6 +23,7 @@ from residual_audio.metrics.uncertainty import correlation
 
 Array = npt.NDArray[Any]
 
+FEWEST_CELLS = 3
 FEW_CELLS = 10
 MANY_ORDERS = 200_000
 
@@ -69,6 +70,11 @@ def correlate(
     if not chosen or not cells.probes:
         raise InputError(
             f"a study needs scores and probes, the cells have {len(chosen)} and {len(cells.probes)}"
+        )
+    if len(cells) < FEWEST_CELLS:
+        raise InputError(
+            f"a correlation needs at least {FEWEST_CELLS} cells (a model on a benchmark), there "
+            f"are {len(cells)}: probe and score more models or data sets first"
         )
     rows = []
     for score in chosen:

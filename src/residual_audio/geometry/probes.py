@@ -105,7 +105,11 @@ def probe(
     for name, value in values.items():
         half = _half_width(np.array(samples[name]))
         n = n_text if name.endswith("_text") else n_audio
-        scores.append(Score(name, value, value - half, value + half, n, None))
+        least, most = bounds(name, n, clouds.audio.shape[1])
+        low, high = max(least, value - half), min(most, value + half)
+        if half != half:
+            low = high = math.nan
+        scores.append(Score(name, value, low, high, n, None))
     return Result(
         task="probe",
         model=clouds.model,
@@ -125,6 +129,28 @@ def probe(
         )
         | {name: value for name, value in clouds.provenance.items() if name != "seed"},
     )
+
+
+def bounds(name: str, n: int, d: int) -> tuple[float, float]:
+    """Least and most that a probe of n rows in d dimensions can be: no interval leaves them."""
+    limits = {
+        "rankme": (1.0, float(min(n, d))),
+        "effective_rank": (1.0, float(max(1, min(n - 1, d)))),
+        "twonn": (0.0, math.inf),
+        "mle": (0.0, math.inf),
+        "residual_energy": (0.0, 1.0),
+        "mean_cosine": (-1.0, 1.0),
+        "uniformity": (-8.0, 0.0),  # log exp(−2 · 4), the largest distance of unit vectors being 2
+        "gap_l2": (0.0, 2.0),
+        "gap_cosine": (-1.0, 1.0),
+        "gap_angle_deg": (0.0, 180.0),
+        "never_retrieved": (0.0, 1.0),
+        "alignment": (0.0, 4.0),
+        "pair_auc": (0.0, 1.0),
+        "mutual_neighbours": (0.0, 1.0),
+    }
+    found = next((ends for start, ends in limits.items() if name.startswith(start)), None)
+    return found or (-math.inf, math.inf)
 
 
 def _half_width(drawn: Array) -> float:

@@ -137,7 +137,9 @@ def summarise(ratings: Array, *, seed: int = 0, n_resamples: int = 2000) -> list
             nan = math.nan
             found.append(Summary(nan, nan, nan, nan, nan, nan, 0, 0))
             continue
-        mean = uncertainty.mean_interval(values, groups=who, seed=seed, n_resamples=n_resamples)
+        mean = uncertainty.mean_interval(
+            values, groups=who, seed=seed, n_resamples=n_resamples, shares=False
+        )
         median = uncertainty.interval(
             partial(weighted_median, values),
             len(values),

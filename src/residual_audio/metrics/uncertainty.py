@@ -102,14 +102,16 @@ def mean_interval(
     seed: Seed = 0,
     n_resamples: int = 1000,
     level: float = 0.95,
+    shares: bool = True,
 ) -> tuple[float, float]:
     """Interval of a mean. Where every value is 0 or every one is 1, the bootstrap has no width:
-    Wilson's interval on the number of groups is given instead."""
+    Wilson's interval on the number of groups is given instead, unless the values are no `shares`
+    of anything (four pieces of one voice each have a mean polyphony of 1, not of 0.51 to 1)."""
     values = np.asarray(values, dtype=np.float64)
     values, groups = _known(values, groups)
     if n_groups(len(values), groups) < 2:
         return math.nan, math.nan
-    if np.isin(values, (0.0, 1.0)).all() and values.min() == values.max():
+    if shares and np.isin(values, (0.0, 1.0)).all() and values.min() == values.max():
         n = n_groups(len(values), groups)
         return wilson(round(n * values[0]), n, level)
     low, high = interval(

@@ -15,6 +15,7 @@ from residual_audio.audio.windows import LongPolicy, fit_windows
 from residual_audio.errors import InputError, ModelError
 from residual_audio.models.encoder import Edit, Encoded, Encoder, Features, State, Tap
 from residual_audio.models.joint import JointHead
+from residual_audio.models.training_data import TrainingData
 
 Vectors = npt.NDArray[np.float32]
 
@@ -33,12 +34,15 @@ class AudioTextModel(nn.Module):
         text: nn.Module | None,
         logit_scale: float,
         sha256: str,
+        trained_on: tuple[TrainingData, ...] | None = None,
     ) -> None:
         super().__init__()
         self.name = name
         self.family = family
         self.sha256 = sha256
         self.logit_scale = logit_scale
+        self.trained_on = trained_on
+        """None where it is not known."""
         self.front_end = front_end
         self.encoder = encoder
         self.head = head

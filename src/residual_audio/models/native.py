@@ -19,6 +19,7 @@ from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import HEADS
 from residual_audio.models.text import MissingText, TransformersText
 from residual_audio.models.text_small import SmallText
+from residual_audio.models.training_data import read_training_data, training_data_record
 from residual_audio.models.vit import ViT, ViTConfig
 from residual_audio.models.weights import (
     below,
@@ -82,6 +83,7 @@ def load(folder: Path, name: str | None = None) -> AudioTextModel:
         text=text,
         logit_scale=float(config["logit_scale"]),
         sha256=sha256_of(path),
+        trained_on=read_training_data(config.get("trained_on")),
     )
 
 
@@ -102,6 +104,7 @@ def save(model: AudioTextModel, out: Path, extra: dict[str, Any] | None = None) 
         "head": {"kind": model.head.kind, "config": model.head.config},
         "text": None if text is None else {"kind": text.kind, "config": text.config},
         "logit_scale": model.logit_scale,
+        "trained_on": training_data_record(model.trained_on),
         "converted_from": {"name": Path(model.name).name, "sha256": model.sha256},
         **(extra or {}),
     }

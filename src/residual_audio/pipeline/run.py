@@ -16,7 +16,12 @@ from residual_audio.pipeline.workshop import Workshop
 from residual_audio.progress import SILENT, Progress
 
 if TYPE_CHECKING:
+    from residual_audio.store import Store
     from residual_audio.types import Result
+
+
+MOST_NAMED = 20
+"""Clips named in a warning; `run.json` has them all."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,8 @@ class Finished:
     skipped: dict[str, str]
     left_out: dict[str, str]
     """Step → why it was not possible (no labels, no text side …)."""
+    warnings: list[str]
+    """What a reader of the numbers must know: also on the page."""
 
 
 def run(settings: RunSettings, progress: Progress = SILENT) -> Finished:
@@ -76,7 +83,19 @@ def run(settings: RunSettings, progress: Progress = SILENT) -> Finished:
         n_clips=len(at.store),
         skipped=at.store.skipped,
         left_out=left_out,
+        warnings=_warnings(at.store, left_out),
     )
+
+
+def _warnings(store: Store, left_out: dict[str, str]) -> list[str]:
+    """What the model had heard before, which clips have no rows, which are hardly sound."""
+    found = [store.heard_before["note"]] if store.heard_before else []
+    found += [f"{step}: {why}" for step, why in left_out.items()]
+    for title, clips in (("skipped", store.skipped), ("odd", store.remarks)):
+        found += [f"{title}: {name}: {why}" for name, why in list(clips.items())[:MOST_NAMED]]
+        if len(clips) > MOST_NAMED:
+            found.append(f"{title}: {len(clips) - MOST_NAMED:,} more clips, named in run.json")
+    return [line for line in found if line]
 
 
 def _record(at: Workshop, steps: Steps, left_out: dict[str, str]) -> dict[str, Any]:
@@ -92,7 +111,9 @@ def _record(at: Workshop, steps: Steps, left_out: dict[str, str]) -> dict[str, A
         "template": store.template if store.has_text else None,
         "sha256": store.model_info.sha256,
         **({"partial": asdict(store.partial)} if store.partial else {}),
-        "warnings": [f"{step}: {why}" for step, why in left_out.items()],
+        "warnings": _warnings(store, left_out),
+        "remarks": store.remarks,
+        "heard_before": store.heard_before,
         "asked": store.asked,
         # the page shows this record: it must not change by the page's own step
         "steps": {name: line for name, line in steps.lines.items() if name != "report"},

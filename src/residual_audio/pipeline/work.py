@@ -20,6 +20,7 @@ N_PREVIEWS = 8
 
 def extract_store(at: Workshop) -> str:
     """The store, which knows itself what is up to date; one line about it."""
+    from residual_audio.data.remembered import Source, remember_source
     from residual_audio.extraction.extraction import extract
 
     kinds = list(CAPTURE)
@@ -35,6 +36,7 @@ def extract_store(at: Workshop) -> str:
         seed=asked.seed,
         progress=at.progress,
     )
+    remember_source(at.out, Source(at.dataset.name, asked.root, asked.data_options))
     state = f"{made.n_shards_made} shards made" if made.n_shards_made else "up to date"
     skipped = f", {len(made.skipped)} skipped" if made.skipped else ""
     return f"{made.n_ok} clips{skipped}, {state}"
@@ -106,10 +108,12 @@ def evaluate_store(at: Workshop) -> Done:
     from residual_audio.evaluation import zero_shot
     from residual_audio.results import write_result
 
-    at.progress.step("evaluate")
+    at.progress.step("evaluate", 2, "parts")
     result = zero_shot.evaluate_store(at.store, seed=at.settings.seed)
     written = [write_result(result, at.out / "results")]
+    at.progress.advance()
     written += write_previews(at.out, at.dataset, _listen_to(result, at.settings.seed))
+    at.progress.advance()
     top1 = result["top1"]
     line = f"zero-shot top-1 {top1.value:.1%} [{top1.low:.1%}, {top1.high:.1%}], n = {top1.n}"
     return Done(written, line)
@@ -135,8 +139,7 @@ def write_report(at: Workshop) -> Done:
     from residual_audio.report.figures import draw_all
     from residual_audio.report.page import write_page
 
-    at.progress.step("report")
-    drawn = draw_all(at.out)
+    drawn = draw_all(at.out, progress=at.progress)
     page = write_page(at.out)
     n_figures = sum(path.suffix == ".png" for path in drawn)
     return Done([*drawn, page], f"{n_figures} figures and {page.name}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from residual_audio.errors import InputError
+from residual_audio.progress import SILENT, Progress
 from residual_audio.report import figures_ablation as ablation
 from residual_audio.report import figures_adaptation as adapted
 from residual_audio.report import figures_attention as below
@@ -113,17 +114,23 @@ DRAWINGS: tuple[Drawing, ...] = (
 FIGURES = {drawing.name: drawing for drawing in DRAWINGS}
 
 
-def draw_all(run: Path, names: Iterable[str] | None = None) -> list[Path]:
+def draw_all(
+    run: Path, names: Iterable[str] | None = None, *, progress: Progress = SILENT
+) -> list[Path]:
     """Draw these figures (all), as far as the run has their tables; the files (PNG and PDF)."""
     tables = Tables(run)
     written: list[Path] = []
-    for name in FIGURES if names is None else names:
+    chosen = list(FIGURES if names is None else names)
+    progress.step("drawing", len(chosen), "figures")
+    for name in chosen:
         if name not in FIGURES:
             raise InputError(f"no figure '{name}'; there are: {', '.join(FIGURES)}")
         with styled():
             try:
                 figure = FIGURES[name].draw(tables)
             except MissingTable:
+                progress.advance()
                 continue
             written += save(figure, run / "figures" / name)
+            progress.advance()
     return written

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 
 from residual_audio import provenance
-from residual_audio.errors import ModelError
+from residual_audio.errors import InputError, ModelError
 from residual_audio.files import write_json
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.reweight.fold import fold
@@ -48,6 +48,13 @@ def export_folded(
     The folded weights must give the embedding that editing the forward pass gives, on a dummy clip;
     otherwise nothing is written.
     """
+    if any(each.path == "direct" for each in gains):
+        raise InputError(
+            "gains of the direct path act on contributions to the latent, which no weight of the "
+            "encoder stands for: they cannot be folded. Fit them inside the network instead, "
+            "`residual-audio reweight fit RUN --path network --out GAINS`, and export those; or "
+            "apply these as they are with --gains (`classify`, `embed`, `evaluate`)"
+        )
     latent = int(model.head.config.get("d_in", 0))
     scaled = [blend(g, amount) for g in gains]
     for each in scaled:

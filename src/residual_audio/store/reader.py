@@ -27,7 +27,7 @@ from residual_audio.store.manifest import NAME, read_manifest
 from residual_audio.store.packing import unpack
 from residual_audio.store.shards import is_sampled, shift_rows
 from residual_audio.store.tensors import Array, TensorFile
-from residual_audio.types import Head, Site
+from residual_audio.types import Head, HeardBefore, Site
 
 OPERATORS = "operators.safetensors"
 TEXTS = "texts.json"
@@ -142,6 +142,17 @@ class Store:
         """Set where only some clips of the data set were asked for."""
         found = self.manifest["partial"]
         return None if found is None else Partial(**found)
+
+    @property
+    def heard_before(self) -> HeardBefore | None:
+        """How many of the clips the model was trained on, as far as it is known."""
+        found: HeardBefore | None = self.manifest.get("heard_before")
+        return found
+
+    @property
+    def remarks(self) -> dict[str, str]:
+        """Clip id → what is odd about its sound (silent, very short), though it has a row."""
+        return dict(self.manifest.get("remarks", {}))
 
     # --- arrays
 

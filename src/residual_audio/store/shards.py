@@ -40,6 +40,8 @@ class ShardNote:
     skipped: dict[str, str]
     """Place (as text), counted from `first` → reason."""
     payload_sha256: str
+    remarks: dict[str, str] = field(default_factory=dict)
+    """Place (as text), counted from `first` → what is odd about the sound of a clip with a row."""
 
 
 @dataclass
@@ -96,13 +98,16 @@ def write_shard(
     places: range,
     rows: ShardRows,
     skipped: Mapping[int, str],
+    remarks: Mapping[int, str] | None = None,
 ) -> ShardNote:
     arrays = rows.arrays()
     ok = [i for i, place in enumerate(places) if place not in skipped]
     if len(ok) != rows.n_rows:
         raise StoreError(f"shard {index} has {rows.n_rows} rows for {len(ok)} clips")
     reasons = {str(place - places.start): skipped[place] for place in sorted(skipped)}
-    note = ShardNote(run, index, places.start, len(places), ok, reasons, payload_hash(arrays))
+    odd = {str(p - places.start): why for p, why in sorted((remarks or {}).items())}
+    digest = payload_hash(arrays)
+    note = ShardNote(run, index, places.start, len(places), ok, reasons, digest, odd)
     write_tensors(folder / shard_name(index), arrays, note.__dict__)
     return note
 

@@ -104,11 +104,17 @@ class StoreWriter:
         if len(skipped) == len(reasons):
             raise none_readable(len(reasons), self.record["asked"]["dataset"]["name"], skipped[0])
         write_clips(self.folder / clip_index.NAME, clips, reasons)
+        odd = {
+            clips[note.first + int(place)].id: what
+            for note in notes
+            for place, what in note.remarks.items()
+        }
         first = next(note for note in notes if note.ok)
         self.record |= {
             "status": "complete",
             "n_clips": len(reasons),
             "n_ok": len(reasons) - len(skipped),
+            "remarks": odd,
             "arrays": shard_schema(TensorFile(self.folder / shard_name(first.index))),
             "files": [self._entry(name) for name in (OPERATORS, TEXTS, clip_index.NAME)],
             "shards": [

@@ -18,6 +18,7 @@ from residual_audio.audio.windows import fit_windows
 from residual_audio.data.base import Dataset
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError, ResidualAudioError
+from residual_audio.models.training_data import TrainingData
 from residual_audio.passes.loop import Hearing, Windows, hear
 from residual_audio.training.files import read_tensors, write_tensors
 from residual_audio.training.recipe import AudioRecipe, DataRecipe, Distillation
@@ -72,6 +73,23 @@ def open_datasets(recipe: AudioRecipe, root: Path) -> list[Dataset]:
     if not found:
         raise InputError("the recipe names no data: give at least one [[audio.data]]")
     return found
+
+
+def trained_on(recipe: AudioRecipe) -> tuple[TrainingData, ...]:
+    """What a model of this recipe has heard, for its config: evaluations compare with it."""
+    found = []
+    for part in recipe.data:
+        folds = tuple(str(fold) for fold in part.folds)
+        if part.dataset == "synthetic":
+            kind, seed = part.options.get("kind", "classes"), part.options.get("seed", 0)
+            found.append(TrainingData(part.dataset, recipe=f"kind={kind} seed={seed} "))
+        elif part.dataset == "esc50":
+            # its files carry their fold: they are known again in any folder
+            first = f"[{''.join(folds)}]" if folds else r"\d"
+            found.append(TrainingData(part.dataset, folds, rf"{first}-\d+-[A-Z]-\d+"))
+        else:
+            found.append(TrainingData(part.dataset, folds))
+    return tuple(found)
 
 
 def class_names(datasets: Sequence[Dataset]) -> tuple[str, ...]:

@@ -14,11 +14,18 @@ from torch import Tensor
 
 from residual_audio.errors import InputError
 from residual_audio.files import write_json
+from residual_audio.models.training_data import training_data_record
 from residual_audio.provenance import collect
 from residual_audio.training.audio_stage import AudioTask, Learner, run_stage, save_model
 from residual_audio.training.batches import all_texts
 from residual_audio.training.checkpoint import averaged
-from residual_audio.training.clips import Clips, class_names, load_clips, open_datasets
+from residual_audio.training.clips import (
+    Clips,
+    class_names,
+    load_clips,
+    open_datasets,
+    trained_on,
+)
 from residual_audio.training.loop import Listener
 from residual_audio.training.recipe import Recipe
 from residual_audio.training.sentence import embed_sentences, into_space, sentence_space
@@ -122,7 +129,10 @@ def _finish(recipe: Recipe, learner: Learner, folder: Path, tower: object) -> Pa
 
     shutil.rmtree(folder, ignore_errors=True)  # a model of an earlier, shorter sitting
     text = tower if isinstance(tower, SmallText) else None
-    extra = {"trained": {"recipe": recipe.name, "seed": recipe.seed}}
+    extra = {
+        "trained": {"recipe": recipe.name, "seed": recipe.seed},
+        "trained_on": training_data_record(trained_on(recipe.audio)),
+    }
     dtype = torch.float16 if recipe.weights == "float16" else torch.float32
     save_model(learner, recipe.audio, folder, extra, text, dtype)
     return folder

@@ -79,7 +79,7 @@ SYNTHETIC = ["--model", "htsat-tiny-random", "--data-option", "n_clips=5000"]
     [
         (["extract", *SYNTHETIC, "--shard-size", "8"], "run/store", "finished shards"),
         (["run", *SYNTHETIC], "run/store", "finished shards"),
-        (["datasets", "make", "synthetic", "--n", "100000"], "run", "the same command"),
+        (["datasets", "make", "synthetic", "--n", "100000"], "run", "made so far are in"),
     ],
     ids=["extract", "run", "datasets make"],
 )
