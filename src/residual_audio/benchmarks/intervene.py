@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from residual_audio.ablation.exact import exact_ablation
 from residual_audio.ablation.first_order import first_order_ablation
 from residual_audio.ablation.removal import remove
+from residual_audio.benchmarks.exchange_speed import exchange_speed
 from residual_audio.capture.operators import encoder_operators
 from residual_audio.capture.recorder import Recorder
 from residual_audio.capture.settings import CaptureSettings, SamplePlan
@@ -70,6 +71,8 @@ def bench_intervene(
     }
     progress.step("ablating", unit="heads")
     found |= _ablation(model, passes, judge, naive_heads, seed)
+    progress.step("exchanging", unit="heads")
+    found |= exchange_speed(model, features, naive_heads, seed)
     progress.step("training", unit="epochs")
     found |= _training(model, passes, judge)
     return found

@@ -98,6 +98,8 @@ def intervene(
 
     exact_ratio: all-head ablation by full forwards / from saved states.
     first_order_ratio: the same / one backward pass, with its rank correlation to exact.
+    patching_exact_ratio, patching_attribution_ratio: all heads exchanged between two clips, both
+    ways, by full forwards / from saved states, and / one backward pass.
     direct_epoch_ratio: a training epoch inside the network / on the direct path.
     cached_epoch_ratio: a stage-3 epoch from the features / from saved states.
     """
