@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from html import escape
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
-from residual_audio.errors import InputError
+from residual_audio.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    import pandas
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
@@ -291,9 +296,13 @@ class Gains:
     """Unit name → gain λ₀ of its mean, which adds (λ₀ − 1) μ; 1 where a unit is not listed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Score:
-    """One number with what it takes to judge it."""
+    """One number with what it takes to judge it.
+
+    >>> Score("top1", 0.815, 0.78, 0.85, 400, 0.02)
+    Score top1 0.815 [0.78, 0.85], n 400, chance 0.02
+    """
 
     name: str
     value: float
@@ -303,10 +312,20 @@ class Score:
     n: int
     chance: float | None = None
 
+    def __repr__(self) -> str:
+        interval = "" if self.low != self.low else f" [{self.low:.3g}, {self.high:.3g}]"
+        chance = "" if self.chance is None else f", chance {self.chance:.3g}"
+        return f"Score {self.name} {self.value:.4g}{interval}, n {self.n}{chance}"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Result:
-    """What one task found for one model on one data set: one JSON file."""
+    """What one task found for one model on one data set: one JSON file.
+
+    >>> Result("zero-shot", "nano", "esc50", "all", (Score("top1", 0.8, 0.7, 0.9, 40, 0.02),))
+    Result zero-shot of nano on esc50
+      top1 0.8 [0.7, 0.9], n 40, chance 0.02
+    """
 
     task: str
     model: str
@@ -325,6 +344,48 @@ class Result:
             if score.name == name:
                 return score
         raise InputError(f"no score '{name}'; there are: {', '.join(s.name for s in self.scores)}")
+
+    def __repr__(self) -> str:
+        scores = [f"  {repr(score).removeprefix('Score ')}" for score in self.scores]
+        return "\n".join([f"Result {self._title()}", *scores])
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row.values()) + "</tr>"
+            for row in self.rows()
+        )
+        head = "".join(f"<th>{name}</th>" for name in ("score", "value", "low", "high", "n"))
+        return (
+            f"<table><caption>{escape(self._title())}</caption>"
+            f"<thead><tr>{head}<th>chance</th></tr></thead><tbody>{rows}</tbody></table>"
+        )
+
+    def rows(self) -> list[dict[str, str | float | int]]:
+        """One row a score; NaN where there is no interval or no chance."""
+        return [
+            {
+                "score": score.name,
+                "value": score.value,
+                "low": score.low,
+                "high": score.high,
+                "n": score.n,
+                "chance": math.nan if score.chance is None else score.chance,
+            }
+            for score in self.scores
+        ]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A data frame, one row a score."""
+        try:
+            import pandas
+        except ImportError:
+            raise MissingExtraError("pandas", "export", "a data frame") from None
+        return pandas.DataFrame(self.rows())
+
+    def _title(self) -> str:
+        part = "" if self.split == "all" else f" ({self.split})"
+        return f"{self.task} of {self.model} on {self.dataset}{part}"
 
 
 class HeardBefore(TypedDict):

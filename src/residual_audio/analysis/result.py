@@ -8,10 +8,11 @@ from typing import Any
 
 from residual_audio.analysis.aggregate import block_table, stage_table
 from residual_audio.analysis.head_statistics import head_statistics
+from residual_audio.errors import InputError
 from residual_audio.table import Table
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Analysis:
     """Everything `analyse` found."""
 
@@ -33,6 +34,19 @@ class Analysis:
     @property
     def stages(self) -> Table:
         return self.tables["stages"]
+
+    def __getitem__(self, name: str) -> Table:
+        """A table by name."""
+        try:
+            return self.tables[name]
+        except KeyError:
+            known = ", ".join(self.tables)
+            raise InputError(f"there is no table '{name}'; tables: {known}") from None
+
+    def __repr__(self) -> str:
+        lines = [f"  {name}: {len(table)} rows" for name, table in self.tables.items()]
+        left = [f"  left out: {part}: {why}" for part, why in self.skipped.items()]
+        return "\n".join([f"Analysis of {len(self.heads)} heads", *lines, *left])
 
 
 def analyse_head_table(heads: Table) -> Analysis:

@@ -10,16 +10,15 @@ from torch import Tensor
 
 from residual_audio.capture.direct_pools import Direct
 from residual_audio.capture.keep import Keep
-from residual_audio.models.encoder import Encoded, Encoder
+from residual_audio.models.encoder import Encoded
 from residual_audio.types import FloatArray, Site
 
 
 class Keeper:
     """Fills `values` while an encoder runs: name → [clip, …]."""
 
-    def __init__(self, encoder: Encoder, keep: Keep, direct: Direct | None = None) -> None:
+    def __init__(self, keep: Keep, direct: Direct | None = None) -> None:
         self._keep = keep
-        self._encoder = encoder
         self._direct = direct
         self.points = keep.points | (direct.points if direct else frozenset())
         self.values: dict[str, FloatArray] = {}

@@ -28,7 +28,7 @@ class Pass:
         return encoder.encode(self.features, tap=self.tap, edit=self.edit, start=self.start)
 
 
-class Change(Protocol):
+class PassChange(Protocol):
     """What is done differently in a pass."""
 
     @property
@@ -97,7 +97,7 @@ class EditedEncoder(Encoder):
 
     kind = "edited"
 
-    def __init__(self, inner: Encoder, change: Change) -> None:
+    def __init__(self, inner: Encoder, change: PassChange) -> None:
         super().__init__()
         self.inner = inner
         self.change = change

@@ -16,7 +16,7 @@ from residual_audio.capture.direct_pools import Direct
 from residual_audio.capture.operators import encoder_operators
 from residual_audio.direct.contributions import Captured, Contributions
 from residual_audio.errors import InputError
-from residual_audio.models.edited import Change, Pass, SiteChange
+from residual_audio.models.edited import Pass, PassChange, SiteChange
 from residual_audio.models.encoder import Encoded, Encoder, Tap
 from residual_audio.reweight.gains import check_gains
 from residual_audio.reweight.network import NetworkGains
@@ -24,7 +24,7 @@ from residual_audio.reweight.terms import apply_direct
 from residual_audio.types import Gains, Site, parse_units
 
 
-def gains_change(gains: Gains, encoder: Encoder) -> Change:
+def gains_change(gains: Gains, encoder: Encoder) -> PassChange:
     """Gains as a change of every pass; both paths."""
     check_gains(gains)
     digest = gains_digest(gains)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from residual_audio.capture.cache import Cache
 from residual_audio.errors import InputError, ModelError
 from residual_audio.models import registry
 from residual_audio.models.clap import AudioTextModel
-from residual_audio.models.edited import Change, EditedEncoder
+from residual_audio.models.edited import EditedEncoder, PassChange
 from residual_audio.models.encoder import Encoder
 from residual_audio.models.writers import write_model
 from residual_audio.passes.changes import site_change
@@ -53,7 +53,7 @@ class Model(AudioTextModel):
         return model if isinstance(model, Model) else cls._twin(model)
 
     @classmethod
-    def _twin(cls, model: AudioTextModel, encoder: Encoder | None = None) -> Model:
+    def _twin(cls, model: AudioTextModel, encoder: Encoder | None = None) -> Self:
         """Another object with the same parts, in the mode they are in; the encoder may differ."""
         twin = cls.__new__(cls)
         twin.__dict__.update(model.__dict__)
@@ -217,7 +217,7 @@ class Model(AudioTextModel):
         """The model as it is here and now, which no `with` changes any more."""
         return Model._twin(self)
 
-    def _change(self, edit: EditLike) -> Change:
+    def _change(self, edit: EditLike) -> PassChange:
         if not isinstance(edit, Gains):
             return site_change(edit, self.encoder.sites)
         latent = int(self.head.config.get("d_in", 0))

@@ -10,8 +10,8 @@ import numpy as np
 
 from residual_audio.capture.cache import Cache, Values
 from residual_audio.capture.keep import Keep, parse_keep
+from residual_audio.capture.kept_run import Ran, run_clips
 from residual_audio.capture.operators import encoder_operators
-from residual_audio.capture.run import Ran, run_clips
 from residual_audio.direct.contributions import Captured, Contributions
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.passes.loop import Cut, Hearing

@@ -168,7 +168,7 @@ def test_what_a_cache_says_of_itself() -> None:
 
 
 def test_too_much_for_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("residual_audio.capture.run.MAX_BYTES", 100_000)
+    monkeypatch.setattr("residual_audio.capture.kept_run.MAX_BYTES", 100_000)
     with pytest.raises(InputError, match="keep fewer units"):
         tiny_model().run(noises(8), keep="maps", sample_rate=RATE)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
@@ -57,24 +57,11 @@ def run_clips(
     if hearing.long == "tile":
         raise InputError("a cache has one row a clip: 'tile' makes several, use first or center")
     skipped: dict[int, Exception] = {}
-    direct = Direct(model.encoder) if keep.contributions else None
+    some = _one_batch(model, keep, len(items))
     places: list[int] = []
     parts: list[dict[str, FloatArray]] = []
     grids: dict[str, Grid] = {}
     n_bytes = 0
-
-    def some(
-        waves: Tensor, here: Sequence[int]
-    ) -> tuple[Sequence[int], dict[str, FloatArray], dict[str, Grid]]:
-        twin = None if direct is None else direct.twin()
-        keeper = Keeper(model.encoder, keep, twin)
-        with running(len(items), here), full_precision(waves.device):
-            encoded = model.encode(model.features(waves), tap=keeper if keeper.points else None)
-            unit = normalize(model.joint(encoded).float(), dim=-1)
-        found = keeper.finish(encoded)
-        found |= {"latent": encoded.latent.cpu().numpy(), "embedding": unit.cpu().numpy()}
-        return here, found, _grids(model.encoder, found, encoded)
-
     progress.step("running", len(items))
     skip = None if strict else skipped.__setitem__
     heard = hear(items, cut, hearing, device=model.device, skip=skip)
@@ -94,6 +81,27 @@ def run_clips(
     assert not isinstance(latent, tuple)
     assert not isinstance(embedding, tuple)
     return Ran(tuple(places), latent, embedding, values, grids, skipped)
+
+
+_Batch = tuple[Sequence[int], dict[str, FloatArray], dict[str, Grid]]
+"""Places, what was kept there, and where its tokens lie."""
+
+
+def _one_batch(
+    model: AudioTextModel, keep: Keep, n_items: int
+) -> Callable[[Tensor, Sequence[int]], _Batch]:
+    direct = Direct(model.encoder) if keep.contributions else None
+
+    def some(waves: Tensor, here: Sequence[int]) -> _Batch:
+        keeper = Keeper(keep, None if direct is None else direct.twin())
+        with running(n_items, here), full_precision(waves.device):
+            encoded = model.encode(model.features(waves), tap=keeper if keeper.points else None)
+            unit = normalize(model.joint(encoded).float(), dim=-1)
+        found = keeper.finish(encoded)
+        found |= {"latent": encoded.latent.cpu().numpy(), "embedding": unit.cpu().numpy()}
+        return here, found, _grids(model.encoder, found, encoded)
+
+    return some
 
 
 def _joined(parts: Sequence[FloatArray]) -> Values:

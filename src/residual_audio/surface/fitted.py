@@ -1,0 +1,137 @@
+"""Adapting a model to a run: what it is worth on clips that were not fitted on, and the gains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from residual_audio.adaptation.comparison import Outcome, compare
+from residual_audio.adaptation.divisions import folds_of, whole_split
+from residual_audio.adaptation.methods.method import Method
+from residual_audio.adaptation.methods.registry import ENTRIES, REFERENCE, Entry, find_entries
+from residual_audio.adaptation.methods.residual import ResiDual
+from residual_audio.adaptation.problem import Problem, problem_of
+from residual_audio.adaptation.verdicts import hits_of
+from residual_audio.errors import InputError
+from residual_audio.metrics.uncertainty import mean_interval, paired_difference
+from residual_audio.progress import SILENT, Progress
+from residual_audio.surface.given import ModelLike
+from residual_audio.surface.runs import Folds, RunLike, fold_names, given_run
+from residual_audio.table import Table, from_rows
+from residual_audio.types import Gains, Score
+
+
+@dataclass(frozen=True, repr=False)
+class Adapted:
+    """What an adaptation is worth, and what it leaves behind."""
+
+    score: Score
+    """Top-1 on clips that were not fitted on: every clip in the fold that tested it."""
+    before: Score
+    """The same clips with the model as it is."""
+    gain: Score
+    """The paired difference, whole groups drawn."""
+    method: Method
+    folds: tuple[str, ...]
+    gains: Gains | None = field(default=None, repr=False)
+    """Fitted on all clips of the run (or of the folds asked for), to be used on others."""
+    fold_gains: Mapping[str, Gains] = field(default_factory=dict, repr=False)
+    """Fold → gains fitted without it."""
+
+    @property
+    def table(self) -> Table:
+        rows = [
+            {"score": s.name, "value": s.value, "low": s.low, "high": s.high, "n": s.n}
+            for s in (self.before, self.score, self.gain)
+        ]
+        chance = "" if self.score.chance is None else f", chance {self.score.chance:.3g}"
+        caption = f"{type(self.method).__name__} on {len(self.folds)} grouped folds{chance}"
+        return from_rows("adapted", rows, caption)
+
+    def __repr__(self) -> str:
+        return repr(self.table)
+
+    def _repr_html_(self) -> str:
+        return self.table._repr_html_()
+
+
+def adapt(
+    run: RunLike,
+    method: Method | str | None = None,
+    *,
+    model: ModelLike | None = None,
+    folds: Folds = None,
+    n_folds: int = 5,
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> Adapted:
+    """Fit a method on grouped folds, score each clip where it was held out, then fit on all.
+
+    `method` is a config (`ra.ResiDual(stages=(2, 3))`, `ra.LinearProbe()`, `ra.Rule("fisher")`,
+    `ra.LoRA()`) or the key of one (`heads-23`). What runs the encoder (`path="network"`, LoRA)
+    needs the model. A trained method has seen labels: its score is not zero-shot.
+
+    >>> import tempfile, residual_audio as ra
+    >>> run = ra.extract("nano", ra.load_dataset("synthetic", n_clips=80), tempfile.mkdtemp())
+    >>> fitted = ra.adapt(run, ra.ResiDual(stages=(3,)), n_folds=2)
+    >>> fitted.score.n, fitted.gains.path
+    (80, 'direct')
+    """
+    entry = _entry(ResiDual() if method is None else method)
+    given, names = given_run(run), fold_names(folds)
+    rows = given.rows(folds)
+    passes = None
+    if entry.method.runs_encoder:
+        if model is None:
+            raise InputError(f"{type(entry.method).__name__} runs the encoder: give model=")
+        passes = given.passes(model, rows, progress)
+    problem = problem_of(given.store, rows, passes=passes)
+    if not entry.method.offered(problem):
+        raise InputError(
+            f"{entry.label} needs what this run has not: the direct path (extract with "
+            "capture=('heads', 'direct')) or other stages"
+        )
+    division = folds_of(problem.clips, n_folds, seed)
+    reference = next(e for e in ENTRIES if e.key == REFERENCE)
+    before, after = compare(problem, division, [reference, entry], seeds=(seed,), progress=progress)
+    if after.failed:
+        raise InputError(f"{entry.label} could not be fitted: {after.failed}")
+    progress.step("fitting on all clips")
+    whole = entry.method.fit(problem, whole_split(problem, seed)).gains
+    about = {"folds": list(names), "n_clips_fitted": len(problem)}
+    return Adapted(
+        _score("top1", problem, after, seed),
+        _score("top1 before", problem, before, seed),
+        _difference(problem, after, before, seed),
+        entry.method,
+        tuple(division.names),
+        None if whole is None else replace(whole, fitted_on={**whole.fitted_on, **about}),
+        after.gains,
+    )
+
+
+def _entry(method: Method | str) -> Entry:
+    if not isinstance(method, str):
+        return Entry("given", type(method).__name__, "residual", method)
+    found = [e for e in find_entries((method,), ENTRIES) if e.key != REFERENCE]
+    if len(found) != 1:
+        raise InputError(f"'{method}' names {len(found)} methods: give one")
+    return found[0]
+
+
+def _score(name: str, problem: Problem, outcome: Outcome, seed: int) -> Score:
+    hits = hits_of(problem, outcome, 1).mean(0)
+    tested = ~np.isnan(hits)
+    groups = [group for group, known in zip(problem.groups, tested, strict=True) if known]
+    low, high = mean_interval(hits[tested], groups=groups, seed=seed)
+    n, chance = int(tested.sum()), 1 / len(problem.classes)
+    return Score(name, float(hits[tested].mean()) if n else math.nan, low, high, n, chance)
+
+
+def _difference(problem: Problem, after: Outcome, before: Outcome, seed: int) -> Score:
+    a, b = (hits_of(problem, outcome, 1).mean(0) for outcome in (after, before))
+    found = paired_difference(a, b, groups=problem.groups, seed=seed)
+    return Score("gain", found.value, found.low, found.high, found.n)
