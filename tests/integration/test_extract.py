@@ -15,6 +15,7 @@ import residual_audio as ra
 from residual_audio.data.registry import load_dataset
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import AudioError, DatasetError, InputError, ModelError, StoreError
+from residual_audio.extraction.extraction import extract as extract_store
 from residual_audio.models import native
 from residual_audio.models.registry import NANO
 from residual_audio.passes.sources import reason
@@ -42,7 +43,7 @@ def model_folder(tmp_path_factory) -> Path:
 
 
 def run(model, dataset, out, **options):
-    return ra.extract(model, dataset, out, **{"device": "cpu", "shard_size": 6, **options})
+    return extract_store(model, dataset, out, **{"device": "cpu", "shard_size": 6, **options})
 
 
 def digests(out: Path) -> dict[str, str]:

@@ -20,13 +20,13 @@ import torch
 from tiny_model import SPEC, tiny_model
 from typer.testing import CliRunner
 
-import residual_audio as ra
 from residual_audio.audio.frontend import LogMel
 from residual_audio.capture.recorder import Recorder
 from residual_audio.cli.app import build
 from residual_audio.data.registry import load_dataset
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError, StoreError
+from residual_audio.extraction.extraction import extract as extract_store
 from residual_audio.models import native
 from residual_audio.models.joint import Linear
 from residual_audio.models.vit import ViT, ViTConfig
@@ -53,7 +53,7 @@ def model_folder(tmp_path_factory) -> Path:
 
 
 def run(model, dataset, out, **options):
-    return ra.extract(model, dataset, out, **{"device": "cpu", "shard_size": 6, **options})
+    return extract_store(model, dataset, out, **{"device": "cpu", "shard_size": 6, **options})
 
 
 def digests(out: Path) -> dict[str, str]:
