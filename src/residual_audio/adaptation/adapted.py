@@ -15,12 +15,14 @@ from residual_audio.adaptation.methods.registry import (
     REFERENCE,
     Entry,
     find_entries,
+    kept_entries,
     main_key,
     offered,
 )
 from residual_audio.adaptation.methods.residual import ResiDual
 from residual_audio.adaptation.moved import moved_components, moved_units
 from residual_audio.adaptation.problem import Problem, problem_of
+from residual_audio.adaptation.references import references_of
 from residual_audio.adaptation.retention import retention_direct, retention_grid, retention_table
 from residual_audio.adaptation.verdicts import Verdict, against, verdicts
 from residual_audio.data.splits import Folds
@@ -52,6 +54,10 @@ class AdaptSettings:
     """Keys of methods (`*` stands for anything); none for all that there are."""
     skip_missing: bool = False
     """Methods that the store has nothing for are passed over, rather than refused."""
+    keep: tuple[str, ...] = ()
+    """Reference runs (`RUN`, or folds of it: `RUN#1,2`): every row says what it costs there, and
+    the methods that hold them in place are added."""
+    max_loss: float = 0.03
     retention: bool = True
     allow_missing: bool = False
     name: str | None = None
@@ -92,12 +98,22 @@ def adapt(
     problem = problem_of(store, rows_of(store, asked.folds), ensemble=ensemble, passes=passes)
     division = folds_of(problem.clips, asked.n_folds, asked.seeds[0])
     there = offered(problem)
+    if asked.keep and problem.contributions is not None:
+        there = [*there, *kept_entries(asked.keep, asked.max_loss)]
     entries = there
     if asked.methods:
         entries = find_entries(asked.methods, there, skip_missing=asked.skip_missing)
     name = asked.name or name_of_part(entries if entries != there else [], asked.folds)
     how = Division(allow_missing=asked.allow_missing)
-    outcomes = compare(problem, division, entries, seeds=asked.seeds, how=how, progress=progress)
+    outcomes = compare(
+        problem,
+        division,
+        entries,
+        seeds=asked.seeds,
+        how=how,
+        references=references_of(asked.keep, problem),
+        progress=progress,
+    )
     found = verdicts(problem, division, outcomes, seed=asked.seeds[0])
     notes = _notes(problem, division, asked.seeds)
     tables = [from_rows(WHOLE, found, "Adaptation on grouped folds", notes)]
@@ -193,6 +209,8 @@ def _notes(problem: Problem, division: Folds, seeds: Sequence[int]) -> tuple[str
         "gain: top-1 less zero-shot, paired, 95% interval over groups; "
         "gap_closed: share of the way from zero-shot to the better linear probe",
         "adapted methods have seen labelled training clips: they are not zero-shot",
+        "units_moved, moved: heads and numbers other than 1 in the mean fold; stability: cosine of "
+        "the edits of two folds; capped: folds that stopped at a cap; lost: accuracy on references",
     )
 
 

@@ -19,10 +19,12 @@ from residual_audio.adaptation.divisions import Division, Split, splits_of
 from residual_audio.adaptation.methods.method import Fitted
 from residual_audio.adaptation.methods.registry import Entry
 from residual_audio.adaptation.problem import Problem
+from residual_audio.adaptation.references import reference_costs
 from residual_audio.data.splits import Folds
 from residual_audio.engine.cores import on_single_cores
 from residual_audio.errors import ResidualAudioError
 from residual_audio.progress import SILENT, Progress
+from residual_audio.reweight.keep import Cost, Reference
 from residual_audio.types import FloatArray, Gains
 
 
@@ -39,6 +41,8 @@ class Outcome:
     gains: dict[str, Gains] = field(default_factory=dict)
     """By fold, of the first seed."""
     notes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    costs: dict[str, list[Cost]] = field(default_factory=dict)
+    """By fold: what its direct-path gains lose on reference clips."""
     failed: str | None = None
 
 
@@ -49,9 +53,10 @@ def compare(
     *,
     seeds: Sequence[int] = (0,),
     how: Division | None = None,
+    references: Sequence[Reference] = (),
     progress: Progress = SILENT,
 ) -> list[Outcome]:
-    """Fit and score every method on every fold and seed.
+    """Fit and score every method on every fold and seed, and say what it costs on references.
 
     A method that cannot be fitted becomes an outcome that says why; the others go on.
     """
@@ -69,6 +74,10 @@ def compare(
                     outcome.notes[split.name] = found.notes
                     if found.gains is not None:
                         outcome.gains[split.name] = found.gains
+                        if found.gains.path == "direct":
+                            outcome.costs[split.name] = reference_costs(
+                                found.gains, references, problem
+                            )
             problem.forget()
     return outcomes
 

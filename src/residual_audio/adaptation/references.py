@@ -46,13 +46,15 @@ def references_of(runs: Sequence[str], problem: Problem) -> tuple[Reference, ...
     return tuple(found)
 
 
-def reference_costs(gains: Gains, references: Sequence[Reference], problem: Problem) -> list[Cost]:
-    """What direct-path gains lose on all clips of the references."""
+def reference_costs(
+    gains: Gains, references: Sequence[Reference], problem: Problem, *, held_out: bool = False
+) -> list[Cost]:
+    """What direct-path gains lose on the clips of the references, or on the held-out ones."""
     found = []
-    for reference in references:
-        terms = terms_of(reference.contributions, gains)
+    for one in references:
+        rows = one.held_out if held_out else np.arange(len(one.judge))
+        terms = terms_of(one.contributions, gains).at(rows)
         latents = terms.base, terms.latent(terms.vector(gains))
-        found.append(
-            cost_of(reference.name, reference.judge, problem.from_latent, latents, reference.groups)
-        )
+        groups = [one.groups[int(i)] for i in rows]
+        found.append(cost_of(one.name, one.judge.at(rows), problem.from_latent, latents, groups))
     return found

@@ -18,7 +18,8 @@ from residual_audio.adaptation.problem import Problem
 from residual_audio.data.splits import Folds
 from residual_audio.errors import InputError
 from residual_audio.metrics import classification, uncertainty
-from residual_audio.types import FloatArray
+from residual_audio.reweight.edits import edit_size, stability
+from residual_audio.types import FloatArray, Gains
 
 
 class Averages(TypedDict):
@@ -46,6 +47,20 @@ class Verdict(Averages, total=False):
     gap_closed: float
     """The share of the way from zero-shot to the better linear probe."""
     seconds: float
+    moved: float
+    """Gains other than 1, of the mean fold."""
+    units_moved: float
+    energy: float
+    distance: float
+    negative: float
+    stability: float
+    """Mean cosine of the edits of two folds, weighed by energy."""
+    stability_plain: float
+    lost: float
+    """Accuracy lost on reference clips, of the mean fold; NaN where there are none."""
+    lost_error: float
+    capped: int
+    """Folds in which the fit stopped at a cap rather than by itself."""
     failed: str
     key: str
 
@@ -98,10 +113,58 @@ def verdicts(
                 "p": gap.p,
                 "gap_closed": share,
                 "seconds": float(np.mean(outcome.seconds)),
+                "capped": sum(not notes.get("converged", True) for notes in outcome.notes.values()),
+                **edit_over_folds(list(outcome.gains.values())),
+                **_cost_over_folds(outcome),
                 "key": entry.key,
             }
         )
     return out
+
+
+class EditOverFolds(TypedDict, total=False):
+    """Sizes of the edits of all folds, on the average, and how alike they are."""
+
+    moved: float
+    units_moved: float
+    energy: float
+    distance: float
+    negative: float
+    stability: float
+    stability_plain: float
+
+
+def edit_over_folds(edits: Sequence[Gains]) -> EditOverFolds:
+    """What moved, how far, and how alike; nothing for methods without gains."""
+    if not edits:
+        return {}
+    sizes = [edit_size(gains) for gains in edits]
+    return {
+        "moved": float(np.mean([size["moved"] for size in sizes])),
+        "units_moved": float(np.mean([size["units_moved"] for size in sizes])),
+        "energy": float(np.mean([size["energy"] for size in sizes])),
+        "distance": float(np.mean([size["distance"] for size in sizes])),
+        "negative": float(np.mean([size["negative"] for size in sizes])),
+        "stability": stability(edits),
+        "stability_plain": stability(edits, weighed=False),
+    }
+
+
+class CostOverFolds(TypedDict, total=False):
+    """Accuracy lost on reference clips, mean over folds and references."""
+
+    lost: float
+    lost_error: float
+
+
+def _cost_over_folds(outcome: Outcome) -> CostOverFolds:
+    costs = [cost for found in outcome.costs.values() for cost in found]
+    if not costs:
+        return {}
+    return {
+        "lost": float(np.mean([cost.lost for cost in costs])),
+        "lost_error": float(np.mean([cost.error for cost in costs])),
+    }
 
 
 def against(

@@ -55,6 +55,8 @@ def compare(
         bool,
         typer.Option("--network", help="Also what runs the encoder: gains in it, LoRA, tuning."),
     ] = False,
+    keep: Keep_ = None,
+    max_loss: MaxLoss = 0.03,
     allow_missing: Annotated[
         bool,
         typer.Option("--allow-missing", help="A class may be absent from a fold's training part."),
@@ -95,6 +97,8 @@ def compare(
             shots=tuple(int(n) for n in shots.split(",")) if shots else (),
             methods=tuple(method or ()),
             allow_missing=allow_missing,
+            keep=tuple(keep or ()),
+            max_loss=max_loss,
         )
         found = adapt(
             store,
@@ -113,8 +117,10 @@ def compare(
         print_json(found.result.details["table"])
         return
     if not quiet:
-        columns = ["method", "parameters", "top1", "top1_fold_std", "top5", "macro_f1", "gain"]
-        show_table(found.tables[0], [*columns, "gain_low", "gain_high", "gap_closed", "seconds"])
+        columns = ["method", "parameters", "top1", "top1_fold_std", "gain", "gain_low", "gain_high"]
+        edit = ["units_moved", "moved", "energy", "distance", "negative", "stability", "capped"]
+        lost = ["lost", "lost_error"] if keep else []
+        show_table(found.tables[0], [*columns, *edit, *lost, "seconds"])
     typer.echo(f"{len(written)} files below {run}")
 
 
@@ -281,6 +287,52 @@ def _learned(notes: Mapping[str, Any]) -> str:
         f"{notes['held_out_error']:.3f})"
         + ("" if notes.get("converged", True) else "; stopped before it converged")
     )
+
+
+@app.command("front")
+def front(
+    run: options.Run,
+    keep: Annotated[
+        list[str],
+        typer.Option("--keep", help="Reference run (or folds of it: RUN#1,2); repeatable."),
+    ],
+    fold: options.Folds = None,
+    folds: options.NFolds = 5,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only this fold, by name; repeatable.")
+    ] = None,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """What is gained here against what is lost elsewhere, against the size of the edit.
+
+    Followed along the strength that holds the references, the largest gain, and blends with the
+    identity: RUN/tables/front.csv and RUN/figures/front.
+    """
+    from residual_audio.adaptation.divisions import Division, folds_of
+    from residual_audio.adaptation.front import front as draw_front
+    from residual_audio.adaptation.problem import problem_of
+    from residual_audio.judge.of_store import rows_of
+    from residual_audio.report.figures import draw_all
+    from residual_audio.report.write import write_tables
+    from residual_audio.store import open_store
+    from residual_audio.table import from_rows
+
+    store = open_store(run)
+    with watching(quiet or json) as progress:
+        problem = problem_of(store, rows_of(store, fold))
+        division = folds_of(problem.clips, folds, seed)
+        how = Division(seed=seed, only=tuple(only or ()))
+        points = draw_front(problem, division, keep, how=how, progress=progress)
+    table = from_rows("front", points, "Gained here, lost on references, size of the edit")
+    written = [*write_tables(run, [table]), *draw_all(run, {"front"})]
+    if json:
+        print_json(points)
+        return
+    if not quiet:
+        show_table(table, list(table.columns))
+    typer.echo(f"{len(written)} files below {run}")
 
 
 @app.command("retention")

@@ -46,6 +46,7 @@ DRAWINGS: tuple[Drawing, ...] = (
     Drawing("adaptation", "residual", adapted.adaptation,
             "Adaptations on the same grouped folds, and their paired gains."),
     Drawing("few_shot", "residual", adapted.few_shot, "Adaptation from few clips a class."),
+    Drawing("front", "residual", adapted.front, "What is gained here, and lost elsewhere."),
     Drawing("retention", "residual", adapted.retention, "How many components does a head need?"),
     Drawing("pruning", "residual", adapted.pruning,
             "Heads taken out of the weights: accuracy, and the time it saves."),

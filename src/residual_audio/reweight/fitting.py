@@ -15,7 +15,7 @@ from residual_audio.models.joint import JointHead
 from residual_audio.reweight.descent import Embed
 from residual_audio.reweight.descent_search import Choice, Search, search_and_fit
 from residual_audio.reweight.direct_loss import DirectLoss
-from residual_audio.reweight.keep import STRENGTHS, Cost, Held, Keep, held_in
+from residual_audio.reweight.keep import STRENGTHS, Cost, Held, Keep, held_in, joined_form
 from residual_audio.reweight.objectives import objective
 from residual_audio.reweight.path import (
     DEFAULT_STRENGTH,
@@ -131,9 +131,12 @@ def fit_direct(
     form = None
     if keep is not None:
         here = held_in(keep.references, terms, head)
-        form = hold * _form(here, keep, [np.arange(len(h.reference.judge)) for h in here])
+        form = hold * joined_form(
+            here, keep.hold, [np.arange(len(h.reference.judge)) for h in here]
+        )
     found = _solve_exactly(lesson, terms, head, how, strength, form)
-    values = torch.from_numpy(1.0 + found.x).float()
+    # 1 + x may leave the bounds by a rounding
+    values = torch.from_numpy(1.0 + found.x).float().clamp(how.bounds.low, how.bounds.high)
     return Settled(values, terms, strength, found, tuple(judged), hold, tuple(costs))
 
 
@@ -156,7 +159,7 @@ def _choose_hold(
     loss: DirectLoss, held: Sequence[Held], keep: Keep, how: Regularity, strength: float
 ) -> tuple[float, list[Cost]]:
     """The weakest hold whose cost on held-out reference clips is surely allowed."""
-    form = _form(held, keep, [one.reference.fit for one in held])
+    form = joined_form(held, keep.hold, [one.reference.fit for one in held])
     chosen: tuple[float, list[Cost]] = np.inf, [one.cost(np.zeros(len(form))) for one in held]
     path: StrengthPath | None = None
     for weight in STRENGTHS:
@@ -167,10 +170,6 @@ def _choose_hold(
             break
         chosen = weight, costs
     return chosen
-
-
-def _form(held: Sequence[Held], keep: Keep, rows: Sequence[np.ndarray]) -> FloatArray:
-    return np.sum([one.form(r, keep.hold) for one, r in zip(held, rows, strict=True)], axis=0)
 
 
 def fit_inside(

@@ -120,6 +120,11 @@ def held_in(references: Sequence[Reference], like: DirectTerms, head: JointHead)
     ]
 
 
+def joined_form(held: Sequence[Held], hold: Hold, rows: Sequence[np.ndarray]) -> FloatArray:
+    """H of all references together, over these clips of each."""
+    return np.sum([one.form(r, hold) for one, r in zip(held, rows, strict=True)], axis=0)
+
+
 @torch.no_grad()
 def cost_of(
     name: str,

@@ -1,7 +1,7 @@
 """Choosing how strongly to penalise: a warm-started path of strengths, judged on held-out groups.
 
 From the strength that keeps all gains at 1 downwards. Where the penalty chooses units, they are
-chosen at the full strength and then fitted again at a tenth of it, so that what was chosen is not
+chosen at the full strength and then fitted again at a part of it, so that what was chosen is not
 also shrunk. By the one-standard-error rule the strongest penalty is taken whose held-out loss is
 within one standard error (over groups) of the least; the identity is a candidate like any other.
 """
@@ -23,10 +23,10 @@ from residual_audio.reweight.solver import Solution, Stopping, solve
 from residual_audio.types import FloatArray
 
 Kind = Literal["group", "lasso", "ridge"]
-RELAXED = 0.1
+RELAXED = 0.3
 # The path need not be exact to be compared; what is kept is. The slope of a joint head with ReLUs
 # jumps, which leaves optimality conditions open by some thousandths of the slope at 1.
-ON_PATH, AT_END = Stopping(3e-2, 60, noise=3e-7), Stopping(1e-2, 300)
+ON_PATH, AT_END = Stopping(3e-2, 60, descent=1e-4), Stopping(1e-2, 300, descent=1e-5)
 TO_CHOOSE = replace(ON_PATH, tolerance=AT_END.tolerance)
 READABLE = Bounds(0.0, 4.0)
 
@@ -53,7 +53,7 @@ class Regularity:
 
 
 PATHS: dict[Kind, tuple[float, ...]] = {
-    "group": (0.5, 0.35, 0.25, 0.18, 0.12, 0.08),
+    "group": (0.5, 0.35, 0.25, 0.18, 0.12),
     "lasso": (0.5, 0.35, 0.25, 0.18, 0.12, 0.08),
     "ridge": (1e-1, 1e-2, 1e-3, 1e-4, 1e-5),
 }
@@ -160,7 +160,7 @@ class StrengthPath:
         return replace(self._bare, ridge=amount)
 
     def _relaxed(self, strength: float, full: FloatArray, stop: Stopping) -> Solution:
-        """The chosen gains alone, at a tenth of the strength."""
+        """The chosen gains alone, at a part of the strength."""
         there = full != 0
         if self._how.penalty == "group":
             there = (self._bare.norms(full) > 0)[self._bare.owner]

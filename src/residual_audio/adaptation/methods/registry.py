@@ -115,6 +115,17 @@ ENTRIES: tuple[Entry, ...] = (
 )
 
 
+def kept_entries(runs: Sequence[str], max_loss: float) -> list[Entry]:
+    """Methods that hold the answers of reference runs in place."""
+    keep = tuple(runs)
+    free = ResiDual(unbounded=True, keep=keep, max_loss=max_loss)
+    learned = ResiDual(axes="learned", keep=keep, max_loss=max_loss)
+    return [
+        Entry("kept", "ResiDual heads, unbounded, references kept", "residual", free),
+        Entry("learned-kept", "ResiDual heads, learned axes, references kept", "residual", learned),
+    ]
+
+
 def offered(problem: Problem) -> list[Entry]:
     """The methods that a problem has everything for."""
     return [entry for entry in ENTRIES if entry.method.offered(problem)]
