@@ -11,6 +11,10 @@ class AudioError(ResidualAudioError):
     """A file that cannot be decoded, or decodes to something that is not usable sound."""
 
 
+class UnreachableError(AudioError):
+    """A sound file that could not be opened or read just now; it is tried again another time."""
+
+
 class DatasetError(ResidualAudioError):
     """A data set that is not where it was said to be, or not in its official layout."""
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
 import math
 import os
+import platform
 import secrets
+import shutil
+import time
+import unicodedata
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
     from pyarrow import Table
 
 TEMPORARY = ".tmp"
+_LEFT_ALONE_S = 24 * 3600
 
 
 def cache_dir() -> Path:
@@ -31,20 +39,124 @@ def cache_dir() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "residual-audio"
 
 
+def shown(name: str | Path) -> str:
+    """A name as text that any file and terminal can hold: bytes that are not UTF-8 as `\\xff`,
+    what moves a cursor or turns the direction of writing as `\\x1b`."""
+    text = os.fsencode(name).decode("utf-8", "backslashreplace")
+    return harmless(text)
+
+
+def harmless(text: str, keep: str = "") -> str:
+    """Text without control characters, lone surrogates and changes of direction."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        c.encode("unicode_escape").decode() if _moves(c) and c not in keep else c for c in text
+    )
+
+
+def _moves(c: str) -> bool:
+    turns = "\u2028" <= c <= "\u202e" or "\u2066" <= c <= "\u2069"
+    return turns or unicodedata.category(c) in ("Cc", "Cs")
+
+
+Moment = Literal["begin", "written", "synced", "renamed", "durable"]
+"""Moments of a write at which a process may die."""
+watch: Callable[[Moment, Path], None] | None = None
+"""Told each moment of each write and the file that is being written: campaigns that crash the
+process everywhere set it, nothing else does."""
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary name to write to; it takes the place of `path` only when complete and on disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{TEMPORARY}")
+    _clean_up(path)
+    temporary = _temporary(path)
     try:
+        _tell("begin", temporary)
         yield temporary
+        _tell("written", temporary)
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.chmod(0o644)  # some writers leave files that only their owner can read
+        _tell("synced", temporary)
         os.replace(temporary, path)
+        _tell("renamed", path)
         _sync_folder(path.parent)
+        _tell("durable", path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """The same for a folder of files: it appears whole, in the place of an empty one or of none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _clean_up(path)
+    temporary = _temporary(path)
+    temporary.mkdir()
+    try:
+        _tell("begin", temporary)
+        yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                _tell("written", file)
+                with file.open("rb") as opened:
+                    os.fsync(opened.fileno())
+                file.chmod(0o644)
+        _tell("synced", temporary)
+        if path.is_dir():
+            path.rmdir()  # an empty one; anything else is an error
+        temporary.rename(path)
+        _tell("renamed", path)
+        _sync_folder(path.parent)
+        _tell("durable", path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file name is one of those that writing leaves when it is killed."""
+    last = name.rpartition("/")[2]
+    return last.startswith(".") and last.endswith(TEMPORARY)
+
+
+def _tell(moment: Moment, path: Path) -> None:
+    if watch is not None:
+        watch(moment, path)
+
+
+def _temporary(path: Path) -> Path:
+    made_by = f"{_host()}-{os.getpid()}-{secrets.token_hex(4)}"
+    return path.with_name(f".{path.name}.{made_by}{TEMPORARY}")
+
+
+def _host() -> str:
+    return f"{zlib.crc32(platform.node().encode()):08x}"
+
+
+def _clean_up(path: Path) -> None:
+    """Remove what processes that died while writing `path` left beside it."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*{TEMPORARY}"):
+        host, _, rest = left.name.removeprefix(f".{path.name}.").partition("-")
+        pid = rest.partition("-")[0]
+        with contextlib.suppress(OSError):
+            # a process of another machine may be alive: its file must have been left alone long
+            foreign = host != _host() and time.time() - left.stat().st_mtime < _LEFT_ALONE_S
+            if not pid.isdigit() or foreign or (host == _host() and _alive(int(pid))):
+                continue
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def _sync_folder(folder: Path) -> None:
@@ -116,7 +228,7 @@ def read_json(path: Path, error: type[ResidualAudioError] = InputError) -> Any:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise error(f"no file '{path}'") from None
-    except (ValueError, OSError) as reason:
+    except (ValueError, OSError, RecursionError) as reason:
         raise error(f"'{path}' is not readable JSON: {reason}") from reason
 
 

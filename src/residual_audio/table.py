@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from residual_audio.errors import InputError, MissingExtraError
+from residual_audio.files import harmless
 
 if TYPE_CHECKING:
     import pandas
@@ -22,6 +23,8 @@ Column = npt.NDArray[Any]
 
 SHOWN_ROWS, SHOWN_COLUMNS = 20, 10
 """What a table shows of itself at a prompt or in a notebook."""
+
+_FORMULA = ("=", "+", "-", "@")
 
 
 @dataclass(frozen=True, repr=False)
@@ -158,6 +161,19 @@ def from_rows(
     return Table(name, columns, caption, notes)
 
 
+def csv_text(text: str) -> str:
+    """Text as a CSV cell that no spreadsheet takes for a formula: what begins with = + - or @ gets
+    an apostrophe before it, which `read_csv` takes off again; control characters are spelt out."""
+    text = harmless(text)
+    return f"'{text}" if text.startswith(_FORMULA) or _is_quoted(text) else text
+
+
+def _is_quoted(text: str) -> bool:
+    """An apostrophe that would be taken off."""
+    rest = text.lstrip("'")
+    return rest != text and rest.startswith(_FORMULA)
+
+
 def read_csv(path: Path, name: str | None = None) -> Table:
     """A column is numeric when every filled cell of it is; empty cells are NaN there."""
     path = Path(path)
@@ -176,7 +192,10 @@ def read_csv(path: Path, name: str | None = None) -> Table:
     for i, row in enumerate(body, start=2):
         if len(row) != len(header):
             raise InputError(f"row {i} of '{path}' has {len(row)} cells, the header {len(header)}")
-    columns = {key: _parse([row[j] for row in body]) for j, key in enumerate(header)}
+    columns = {
+        key: _parse([row[j][1:] if _is_quoted(row[j]) else row[j] for row in body])
+        for j, key in enumerate(header)
+    }
     return Table(name or path.stem, columns)
 
 

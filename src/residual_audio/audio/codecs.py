@@ -34,7 +34,7 @@ def open_blocks(path: Path, stack: ExitStack) -> tuple[int, Iterator[npt.NDArray
     if not container.streams.audio:
         raise AudioError(f"'{path}' holds no sound")
     stream = container.streams.audio[0]
-    rate_hz = int(stream.rate or 0)
+    rate_hz = int(getattr(stream, "rate", 0) or 0)  # a stream without a decoder has none
     if rate_hz < 1:
         raise AudioError(f"'{path}' says its sample rate is 0 Hz; its header is damaged")
     return rate_hz, _blocks(path, container, stream, rate_hz)
@@ -60,7 +60,7 @@ def _blocks(
                     raise AudioError(f"'{path}' holds NaN or infinite samples")
                 n_read += len(mono)
                 yield mono
-    except av.error.FFmpegError as error:
+    except (av.error.FFmpegError, AttributeError, ValueError, OverflowError) as error:
         raise AudioError(
             f"'{path}' is cut short: decoding fails after {n_read / rate_hz:.2f} s "
             f"({_reason(error)}). Copy or download it again."

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +16,16 @@ import soundfile
 import soxr
 
 from residual_audio.audio import codecs
+from residual_audio.audio.containers import check_au, check_caf, check_mp4, check_w64
 from residual_audio.audio.integrity import (
     check_chunks,
     check_flac,
-    check_ogg,
     information_frame,
     scan_mpeg,
     sniff,
 )
-from residual_audio.errors import AudioError, InputError
+from residual_audio.audio.ogg import check_ogg
+from residual_audio.errors import AudioError, InputError, UnreachableError
 
 Samples = npt.NDArray[np.float32]
 
@@ -33,6 +34,17 @@ _VALUES_AT_ONCE = 2**21
 _LOWEST_RATE_HZ = 100
 # Values that float32 cannot hold are read as float64 and rounded once, after the downmix.
 _WIDE_SUBTYPES = frozenset({"DOUBLE", "PCM_32", "ALAC_32"})
+
+# what is wrong with a container of so many bytes, or None
+_CHECKS: dict[str, Callable[[BinaryIO, int], str | None]] = {
+    "riff": check_chunks,
+    "aiff": check_chunks,
+    "ogg": check_ogg,
+    "au": check_au,
+    "caf": check_caf,
+    "w64": check_w64,
+    "mp4": check_mp4,
+}
 
 
 def load_audio(
@@ -81,10 +93,8 @@ def _open(path: Path, stack: ExitStack) -> _Source:
     source: Path | io.BytesIO = path
     with path.open("rb") as file:
         kind = sniff(file)
-        if kind in ("riff", "aiff"):
-            problem = check_chunks(file, n_bytes)
-        elif kind == "ogg":
-            problem = check_ogg(file, n_bytes)
+        if kind in _CHECKS:
+            problem = _CHECKS[kind](file, n_bytes)
         elif kind == "flac":
             problem, n_promised = check_flac(file)
         elif kind == "mpeg" and (scan := scan_mpeg(file)) is not None:
@@ -96,7 +106,7 @@ def _open(path: Path, stack: ExitStack) -> _Source:
             kind = "unknown"
     if problem is not None:
         raise AudioError(f"'{path}' {problem}. Copy or download it again.")
-    if kind == "foreign" or (kind == "flac" and n_promised is None):
+    if kind in ("foreign", "mp4") or (kind == "flac" and n_promised is None):
         return _Source(*codecs.open_blocks(path, stack))
     try:
         sound = stack.enter_context(_sound_file(source, stack))
@@ -123,15 +133,17 @@ def _check_file(path: Path) -> int:
             raise AudioError(f"'{path}' is a folder, not a sound file")
         n_bytes = path.stat().st_size
     except FileNotFoundError as error:
-        raise AudioError(f"'{path}' does not exist") from error
-    except (OSError, ValueError) as error:
+        raise UnreachableError(f"'{path}' does not exist") from error
+    except OSError as error:
+        raise UnreachableError(f"'{path}' cannot be read: {error}") from error
+    except ValueError as error:  # a name with a zero byte
         raise AudioError(f"'{path}' cannot be read: {error}") from error
     if not path.is_file():
         raise AudioError(f"'{path}' is not a regular file")
     if n_bytes == 0:
         raise AudioError(f"'{path}' is empty (0 bytes); copy or download it again")
     if not os.access(path, os.R_OK):
-        raise AudioError(f"'{path}' cannot be read: permission denied")
+        raise UnreachableError(f"'{path}' cannot be read: permission denied")
     return n_bytes
 
 

@@ -28,6 +28,15 @@ _CLIPS_AT_ONCE_DEVICE = 16
 # P = 1e-6 S E that is more than 2.5e-4 (0.001 dB), and the frame is done again in float64.
 _QUIET = 1e-6
 
+_MOST = {
+    "sample_rate_hz": 1_000_000,
+    "n_samples": 2**26,
+    "n_fft": 2**17,
+    "hop_length": 2**26,
+    "n_mels": 4096,
+}
+"""Sizes that no front-end has: a config of a stranger must not ask for all memory."""
+
 
 @dataclass(frozen=True)
 class FrontEndSpec:
@@ -72,9 +81,11 @@ class FrontEndSpec:
     a checkpoint belongs to the unfused front-end: do not load it."""
 
     def __post_init__(self) -> None:
-        for name in ("sample_rate_hz", "n_samples", "n_fft", "hop_length", "n_mels"):
-            if getattr(self, name) < 1:
-                raise InputError(f"front-end: {name} must be positive, got {getattr(self, name)}")
+        for name, most in _MOST.items():
+            if not 1 <= getattr(self, name) <= most:
+                raise InputError(
+                    f"front-end: {name} must be between 1 and {most:,}, got {getattr(self, name)}"
+                )
         if self.frame_length > self.n_fft:
             raise InputError(
                 f"front-end: win_length {self.win_length} is longer than n_fft {self.n_fft}"

@@ -6,16 +6,17 @@ Each check reads headers only and returns what is wrong with the file, or None. 
 
 from __future__ import annotations
 
-import mmap
 import struct
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
-Container = Literal["riff", "aiff", "flac", "ogg", "mpeg", "foreign", "unknown"]
+Container = Literal[
+    "riff", "aiff", "flac", "ogg", "mpeg", "au", "caf", "w64", "mp4", "foreign", "unknown"
+]  # fmt: skip
 
 # A program that writes to a pipe cannot go back to fill in the size: it leaves one of these.
+_W64_RIFF = b"riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb\x04\xc1\x00\x00"
 _PLACEHOLDER_SIZES = range(0x7FFF_0000, 0x8000_0001), range(0xFFFF_0000, 0x1_0000_0000)
-_OGG_PAGE_MAX = 65_307
 
 
 def sniff(file: BinaryIO) -> Container:
@@ -28,6 +29,14 @@ def sniff(file: BinaryIO) -> Container:
         return "aiff"
     if head[:4] == b"OggS":
         return "ogg"
+    if head[:4] in (b".snd", b"dns."):
+        return "au"
+    if head[:4] == b"caff":
+        return "caf"
+    if head == _W64_RIFF:
+        return "w64"
+    if head[4:8] == b"ftyp":
+        return "mp4"
     if head[:3] == b"ID3":
         file.seek(id3_length(head))
         return "flac" if file.read(4) == b"fLaC" else "mpeg"
@@ -39,10 +48,9 @@ def sniff(file: BinaryIO) -> Container:
 
 
 def _is_foreign(head: bytes) -> bool:
-    """MP4/M4A, Matroska/WebM, ASF/WMA, ADTS AAC, AC-3, AMR, AVI: known, but not to libsndfile."""
+    """Matroska/WebM, ASF/WMA, ADTS AAC, AC-3, AMR, AVI: known, but not to libsndfile."""
     return (
-        head[4:8] == b"ftyp"
-        or head[:4] in (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75")
+        head[:4] in (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75")
         or head[:5] == b"#!AMR"
         or head[:2] == b"\x0b\x77"
         or (head[:1] == b"\xff" and len(head) > 1 and head[1] & 0xF6 == 0xF0)
@@ -91,22 +99,6 @@ def check_flac(file: BinaryIO) -> tuple[str | None, int | None]:
     return None, int.from_bytes(block[8 + 13 : 8 + 18], "big") & 0xF_FFFF_FFFF or None
 
 
-def check_ogg(file: BinaryIO, n_bytes: int) -> str | None:
-    """The last page must be whole and carry the end-of-stream mark."""
-    file.seek(max(0, n_bytes - 2 * _OGG_PAGE_MAX))
-    tail = file.read()
-    at = tail.rfind(b"OggS\x00")
-    page = tail[at:]
-    if at < 0 or len(page) < 27 or len(page) < 27 + page[26]:
-        return "is cut short: its last Ogg page is broken off"
-    length = 27 + page[26] + sum(page[27 : 27 + page[26]])
-    if length > len(page):
-        return "is cut short: its last Ogg page is broken off"
-    if not page[5] & 4:
-        return "is cut short: its last Ogg page is missing"
-    return None
-
-
 def id3_length(head: bytes) -> int:
     """Bytes of an ID3v2 tag at the start, header and footer included."""
     if head[:3] != b"ID3" or len(head) < 10:
@@ -131,7 +123,7 @@ class MpegHeader:
     mono: bool
 
     @classmethod
-    def parse(cls, data: bytes | mmap.mmap, at: int = 0) -> MpegHeader | None:
+    def parse(cls, data: bytes, at: int = 0) -> MpegHeader | None:
         raw = data[at : at + 4]
         if len(raw) < 4 or raw[0] != 0xFF or raw[1] & 0xE0 != 0xE0:
             return None
@@ -190,41 +182,42 @@ class MpegScan:
 
 def scan_mpeg(file: BinaryIO) -> MpegScan | None:
     """Walk over all frames; None when no two frames follow each other."""
-    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        start = id3_length(data[:10])
-        first = MpegHeader.parse(data, start)
-        # An information frame speaks for itself; any other must be followed by a second frame.
-        if first is None or _promised_frames(data, start, first) is None:
-            found = _next_frame(data, start, None)
-            if found is None:
-                return None
-            start, first = found
-        at, n_frames, problem = start, 0, None
-        while True:
-            header = MpegHeader.parse(data, at)
-            if header is None or not header.continues(first):
-                if _is_trailer(data, at):
-                    break
-                found = _next_frame(data, at, first)
-                if found is None:
-                    break
-                at, header = found
-            if at + header.n_bytes > len(data):
-                missing = at + header.n_bytes - len(data)
-                problem = f"is cut short: its last MPEG frame lacks {missing} bytes"
+    # read, not mapped: a file that shrinks meanwhile would end the program
+    file.seek(0)
+    data = file.read()
+    start = id3_length(data[:10])
+    first = MpegHeader.parse(data, start)
+    # An information frame speaks for itself; any other must be followed by a second frame.
+    if first is None or _promised_frames(data, start, first) is None:
+        found = _next_frame(data, start, None)
+        if found is None:
+            return None
+        start, first = found
+    at, n_frames, problem = start, 0, None
+    while True:
+        header = MpegHeader.parse(data, at)
+        if header is None or not header.continues(first):
+            if _is_trailer(data, at):
                 break
-            n_frames += 1
-            at += header.n_bytes
-        promised = _promised_frames(data, start, first)
-        if promised is not None:
-            n_frames -= 1
-            # Whether the information frame counts itself differs between encoders.
-            if n_frames < promised - 1:
-                problem = (
-                    f"is cut short: its header promises {promised} MPEG frames, "
-                    f"{n_frames} are there"
-                )
-        return MpegScan(first, start, n_frames, len(data), promised is not None, problem)
+            found = _next_frame(data, at, first)
+            if found is None:
+                break
+            at, header = found
+        if at + header.n_bytes > len(data):
+            missing = at + header.n_bytes - len(data)
+            problem = f"is cut short: its last MPEG frame lacks {missing} bytes"
+            break
+        n_frames += 1
+        at += header.n_bytes
+    promised = _promised_frames(data, start, first)
+    if promised is not None:
+        n_frames -= 1
+        # Whether the information frame counts itself differs between encoders.
+        if n_frames < promised - 1:
+            problem = (
+                f"is cut short: its header promises {promised} MPEG frames, {n_frames} are there"
+            )
+    return MpegScan(first, start, n_frames, len(data), promised is not None, problem)
 
 
 def information_frame(scan: MpegScan) -> bytes:
@@ -240,7 +233,7 @@ def information_frame(scan: MpegScan) -> bytes:
     return body.ljust(header.n_bytes, b"\0")
 
 
-def _next_frame(data: mmap.mmap, at: int, like: MpegHeader | None) -> tuple[int, MpegHeader] | None:
+def _next_frame(data: bytes, at: int, like: MpegHeader | None) -> tuple[int, MpegHeader] | None:
     """The next frame that is followed by another one, or that ends the file."""
     while (at := data.find(b"\xff", at)) >= 0:
         header = MpegHeader.parse(data, at)
@@ -253,11 +246,11 @@ def _next_frame(data: mmap.mmap, at: int, like: MpegHeader | None) -> tuple[int,
     return None
 
 
-def _is_trailer(data: mmap.mmap, at: int) -> bool:
+def _is_trailer(data: bytes, at: int) -> bool:
     return data[at : at + 3] in (b"TAG", b"ID3", b"LYR", b"APE", b"") or not any(data[at : at + 64])
 
 
-def _promised_frames(data: mmap.mmap, start: int, first: MpegHeader) -> int | None:
+def _promised_frames(data: bytes, start: int, first: MpegHeader) -> int | None:
     """Frames an information frame promises; 0 when it is there but does not say."""
     xing = start + 4 + first.side_bytes
     if data[xing : xing + 4] in (b"Xing", b"Info"):

@@ -20,7 +20,7 @@ from residual_audio.engine.cores import stream_clips
 from residual_audio.errors import InputError, ModelError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import Encoded, Encoder
-from residual_audio.passes.evaluating import evaluating, full_precision
+from residual_audio.models.evaluating import evaluating, full_precision
 from residual_audio.passes.loop import Cut, Hearing, hear
 from residual_audio.passes.places import running
 from residual_audio.progress import SILENT, Progress

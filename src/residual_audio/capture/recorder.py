@@ -82,13 +82,14 @@ class Recorder:
         joint: Callable[[Encoded], Tensor] | None = None,
     ) -> Generator[tuple[Sequence[int], Arrays], None, None]:
         """As `run`, for batches of waves and the places of their clips: places and arrays of a few
-        clips at a time, in order. Each core of a CPU takes its own clips all the way."""
+        clips at a time, in order. Each core of a CPU takes its own clips all the way; the same bits
+        on any number of cores."""
 
         def some(waves: Tensor, places: Sequence[int]) -> tuple[Sequence[int], Arrays]:
             return places, self._twin().run(front_end(waves), joint, list(places))
 
         with torch.inference_mode():
-            return stream_clips(some, batches)
+            return stream_clips(some, batches, exact=True)
 
     def _twin(self) -> Recorder:
         """Shares what was worked out once, not what a run fills."""

@@ -143,8 +143,17 @@ def main() -> None:
     """Entry point: exit 0 done, 1 error, 2 usage, 3 done with clips skipped, 130 stopped."""
     try:
         build()()
-    except ResidualAudioError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)
+    except ResidualAudioError as error:
+        _fail(str(error))
+    except OSError as error:  # a full disk, a folder that may not be written, too many open files
+        where = f": '{error.filename}'" if error.filename else ""
+        _fail(f"{error.strerror or error}{where}")
+
+
+def _fail(message: str) -> None:
+    from residual_audio.files import harmless
+
+    typer.echo(f"error: {harmless(message, keep=chr(10))}", err=True)
+    sys.exit(1)

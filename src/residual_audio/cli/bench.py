@@ -151,6 +151,31 @@ def kill(
         raise typer.Exit(1)
 
 
+@app.command("faults")
+def faults(
+    campaign: Annotated[
+        list[str] | None,
+        typer.Option("--campaign", help="crash, damage, sound, kill; repeatable; else all."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A few of each, in a minute.")] = False,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+) -> None:
+    """Crash at every write, damaged files, bad sound, kills: tried and held; exit 1 if not all."""
+    from dataclasses import asdict
+
+    from residual_audio.benchmarks.faults.campaigns import run_campaigns
+
+    with watching(json) as progress:
+        found = run_campaigns(campaign or (), quick, seed, progress)
+    if json:
+        print_json([asdict(one) for one in found])
+    else:
+        print_table(["campaign", "tried", "held"], [[c.name, c.tried, c.held] for c in found])
+    if any(one.held < one.tried for one in found):
+        raise typer.Exit(1)
+
+
 @app.command("memory")
 def memory(
     clips: Annotated[

@@ -68,6 +68,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "bench intervene": ("bench intervene --clips 8",),
     "bench capture": ("bench capture --capture heads,direct",),
     "bench kill": ("bench kill --kills 5",),
+    "bench faults": ("bench faults --quick",),
     "bench memory": ("bench memory --clips 100,1000",),
 }
 

@@ -26,11 +26,13 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: st
     from rich.markup import escape
     from rich.table import Table as Drawn
 
+    from residual_audio.files import harmless
+
     table = Drawn(title=escape(title) or None, title_justify="left", header_style="bold")
     for column in columns:
         table.add_column(escape(column))
     for row in rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
+        table.add_row(*(escape(harmless(str(cell))) for cell in row))
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(table)
 

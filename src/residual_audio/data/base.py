@@ -94,8 +94,9 @@ class Dataset:
         reason = self.missing.get(clip.id)
         return "ok" if reason is None else f"skipped({reason})"
 
-    def read(self, clip: Clip, sample_rate_hz: int) -> Wave:
-        """The clip as float32 mono at the rate asked for."""
+    def read(self, clip: Clip, sample_rate_hz: int, max_s: float | None = None) -> Wave:
+        """The clip as float32 mono at the rate asked for; of a file, with `max_s`, no more is
+        decoded than its beginning."""
         if clip.id in self.missing:
             raise AudioError(f"'{clip.id}' of {self.name}: {self.missing[clip.id]}")
         if clip.path is None:
@@ -104,7 +105,7 @@ class Dataset:
             return self.make(clip, sample_rate_hz)
         from residual_audio.audio.decode import load_audio
 
-        return load_audio(clip.path, sample_rate_hz)
+        return load_audio(clip.path, sample_rate_hz, max_s)
 
     def prompts(self, template: str | None = None) -> tuple[str, ...]:
         """One prompt a class."""

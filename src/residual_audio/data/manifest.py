@@ -10,6 +10,7 @@ from residual_audio.data.audio_files import Files, LayoutError, nfc
 from residual_audio.data.base import TEMPLATE, Card, Dataset, Pair
 from residual_audio.data.metadata import read_csv, read_jsonl
 from residual_audio.errors import DatasetError
+from residual_audio.files import harmless
 from residual_audio.types import Clip
 
 NAMES = ("manifest.csv", "manifest.jsonl", "metadata.csv", "metadata.jsonl")
@@ -133,7 +134,7 @@ class _Finder:
 
 
 def _text(value: Any) -> str | None:
-    return None if value is None or str(value).strip() == "" else nfc(str(value)).strip()
+    return None if value is None or str(value).strip() == "" else nfc(harmless(str(value))).strip()
 
 
 def _captions(row: dict[str, Any]) -> Iterable[str]:

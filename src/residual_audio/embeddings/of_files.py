@@ -10,6 +10,7 @@ from residual_audio import provenance
 from residual_audio.embeddings.embedder import JointEmbedder
 from residual_audio.embeddings.vector_files import find_writer
 from residual_audio.errors import InputError
+from residual_audio.files import shown
 from residual_audio.passes.embed import embed_items
 from residual_audio.passes.loop import Hearing
 from residual_audio.passes.sources import cut_inputs
@@ -41,11 +42,11 @@ def embed_files(
     write = find_writer(out)
     how = how or Hearing()
     found = embed_items(model, files, cut_inputs(model, how.long), how, progress=progress)
-    skipped = {str(files[place]): str(error) for place, error in found.skipped.items()}
+    skipped = {shown(files[place]): str(error) for place, error in found.skipped.items()}
     if not found.places:
         first = next(iter(skipped.values()), "there are none")
         raise InputError(f"none of the {len(files)} files could be embedded. The first: {first}")
     done = tuple(files[place] for place in found.places)
     made = provenance.collect(model=model, long=how.long)
-    write(out, found.vectors, [str(file) for file in done], made)
+    write(out, found.vectors, [shown(file) for file in done], made)
     return EmbeddedFiles(done, skipped)

@@ -11,6 +11,7 @@ from residual_audio.embeddings.cache import Embedded, digest_of, recall
 from residual_audio.embeddings.embedder import DEFAULT, EmbeddingSettings, JointEmbedder
 from residual_audio.embeddings.rows import named_rows
 from residual_audio.errors import InputError
+from residual_audio.files import shown
 from residual_audio.passes.embed import embed_items
 from residual_audio.passes.sources import cut_inputs
 from residual_audio.progress import SILENT, Progress
@@ -28,7 +29,7 @@ def audio_files(folder: Path) -> list[Path]:
 
 def file_names(files: Sequence[Path], root: Path | None) -> list[str]:
     """What the rows of files are called: their path below `root`, or the bare name."""
-    return [str(file.relative_to(root)) if root else file.name for file in files]
+    return [shown(file.relative_to(root) if root else file.name) for file in files]
 
 
 def embed_windows(

@@ -14,6 +14,7 @@ import numpy as np
 from residual_audio.embeddings.embedder import Vectors
 from residual_audio.errors import InputError
 from residual_audio.files import write_json, write_npz, write_parquet, write_safetensors, write_text
+from residual_audio.table import csv_text
 
 Writer = Callable[[Path, Vectors, Sequence[str], Mapping[str, Any]], object]
 """Path, vectors [n, d], the file of each row, provenance."""
@@ -54,7 +55,7 @@ def _csv(path: Path, vectors: Vectors, files: Sequence[str], made: Mapping[str, 
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["file", *(f"e{i}" for i in range(vectors.shape[1]))])
     for file, row in zip(files, vectors, strict=True):
-        writer.writerow([file, *(f"{value:.9g}" for value in row)])  # float32, exactly
+        writer.writerow([csv_text(file), *(f"{value:.9g}" for value in row)])  # float32, exactly
     write_text(path, text.getvalue())
     write_json(path.with_suffix(".provenance.json"), made)
 

@@ -51,13 +51,16 @@ def on_single_cores(work: Callable[[Iterator[int]], None], n_jobs: int) -> None:
 def stream_clips(
     work: Callable[[Tensor, Sequence[Owner]], Result],
     batches: Iterable[tuple[Tensor, Sequence[Owner]]],
+    *,
+    exact: bool = False,
 ) -> Generator[Result, None, None]:
     """`work` on batches of clips and what each clip belongs to, results in order.
 
     On a CPU it gets a few clips at a time, all on one core. For an encoder that is about a tenth
     faster than all cores on every product, memory is that of a few clips, and no core waits at
     the end of a batch for another. How a batch is cut does not depend on other batches.
-    Fewer clips than cores, gradients or another device: a batch in one call.
+    Fewer clips than cores, gradients or another device: a batch in one call. With `exact` a batch
+    is always cut in the same way, so that results are the same bits on any number of cores.
     """
     grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
     around = copy_context()
@@ -67,26 +70,32 @@ def stream_clips(
             # a context runs in one thread at a time, so each job takes its own copy
             return around.copy().run(work, clips, owners)
 
-    return _stream(as_here, batches, 1 if grad else torch.get_num_threads())
+    n_cores = 1 if grad else torch.get_num_threads()
+    return _stream(as_here, batches, n_cores, exact and not grad)
 
 
 def _stream(
     work: Callable[[Tensor, Sequence[Owner]], Result],
     batches: Iterable[tuple[Tensor, Sequence[Owner]]],
     n_cores: int,
+    exact: bool,
 ) -> Generator[Result, None, None]:
     waiting: deque[Future[Result]] = deque()
     try:
         for batch, owners in batches:
-            if n_cores == 1 or len(batch) < n_cores or batch.device.type != "cpu":
+            alone = n_cores == 1 or (len(batch) < n_cores and not exact)
+            if batch.device.type != "cpu" or (alone and not exact):
                 while waiting:
                     yield waiting.popleft().result()
                 yield work(batch, owners)
                 continue
+            size = CLIPS_A_JOB if exact else min(CLIPS_A_JOB, len(batch) // n_cores)
+            parts = [slice(start, start + size) for start in range(0, len(batch), size)]
+            if alone:
+                yield from (work(batch[part], owners[part]) for part in parts)
+                continue
             pool = _single_core_threads(n_cores)
-            size = min(CLIPS_A_JOB, len(batch) // n_cores)
-            for start in range(0, len(batch), size):
-                part = slice(start, start + size)
+            for part in parts:
                 waiting.append(pool.submit(work, batch[part], owners[part]))
                 while len(waiting) > 2 * n_cores:
                     yield waiting.popleft().result()

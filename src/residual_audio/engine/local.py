@@ -13,6 +13,8 @@ from typing import Any
 from residual_audio.errors import EngineError
 
 _state: list[Any] = []
+_REPLACED = 3
+"""Times that dead workers are replaced before anything more is finished."""
 
 
 def run_local(
@@ -21,7 +23,8 @@ def run_local(
     work: Callable[[Any, Any], Any],
     processes: int = 1,
 ) -> Iterator[tuple[Any, Any]]:
-    """In order in this process; as they finish in several."""
+    """In order in this process; as they finish in several. Processes that die are replaced, and
+    what they were at is done again."""
     processes = min(processes, len(tasks))
     if processes <= 1:
         if tasks:
@@ -29,13 +32,37 @@ def run_local(
             for task in tasks:
                 yield task, work(state, task)
         return
-    threads = max(1, (os.cpu_count() or 1) // processes)
+    left, lost = list(tasks), 0
+    while left:
+        n_before = len(left)
+        try:
+            for task, found in _in_pool(left, setup, work, processes):
+                left.remove(task)
+                yield task, found
+        except BrokenProcessPool as error:
+            # a task may run twice: writing must replace whole files, as shards do
+            lost = lost + 1 if len(left) == n_before else 1
+            if lost > _REPLACED:
+                raise EngineError(
+                    f"worker processes died {lost} times before anything was finished, perhaps for "
+                    "lack of memory: use fewer processes or smaller batches; what is finished is "
+                    "kept"
+                ) from error
+
+
+def _in_pool(
+    tasks: Sequence[Any],
+    setup: Callable[[], Any],
+    work: Callable[[Any, Any], Any],
+    processes: int,
+) -> Iterator[tuple[Any, Any]]:
+    """As they finish, in processes that end with it; a process that dies ends it."""
     pool = ProcessPoolExecutor(
-        processes,
+        min(processes, len(tasks)),
         # a fork would copy the parent's threads' locks and hang
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_begin,
-        initargs=(threads,),
+        initargs=(max(1, (os.cpu_count() or 1) // processes),),
     )
     others = set(multiprocessing.active_children())
     try:
@@ -44,11 +71,6 @@ def run_local(
             for done in wait(waiting, return_when=FIRST_COMPLETED).done:
                 yield waiting.pop(done), done.result()
         pool.shutdown()
-    except BrokenProcessPool as error:
-        raise EngineError(
-            "a worker process died, perhaps for lack of memory: use fewer processes or smaller "
-            "batches; what is finished is kept"
-        ) from error
     finally:
         # After Ctrl-C or an error nobody wants what the workers are still at.
         for process in set(multiprocessing.active_children()) - others:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -59,7 +61,8 @@ def extract(
     with writing(folder):
         writer = StoreWriter(folder)
         made = 0
-        if not writer.begin(plan.asked(), settings.overwrite):
+        done = writer.begin(plan.asked(), settings.overwrite)
+        if not done or _back(plan.dataset, writer.unreachable):
             writer.describe(plan.about)
             writer.write_fixed(plan.fixed)
             job = ShardJob(
@@ -91,7 +94,7 @@ def _make_shards(
     notes: dict[int, ShardNote] = {}
     for index, places in enumerate(job.shards):
         note = check_shard(job.folder, job.run, index, places)
-        if note is not None:
+        if note is not None and not _back(job.dataset, [places[i] for i in note.unreachable]):
             notes[index] = note
     missing = [index for index in range(len(job.shards)) if index not in notes]
 
@@ -116,3 +119,14 @@ def _make_shards(
         if settings.elsewhere:
             progress.advance(note.n_clips)
     return [notes[index] for index in range(len(job.shards))], len(missing)
+
+
+def _back(dataset: Dataset, places: Sequence[int]) -> bool:
+    """Whether a clip whose file could not be opened before can be opened now."""
+    for place in places:
+        path = dataset.clips[place].path
+        with suppress(OSError, ValueError):
+            if path is not None and path.is_file():
+                path.open("rb").close()
+                return True
+    return False

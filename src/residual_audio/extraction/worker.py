@@ -17,10 +17,11 @@ from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.data.base import Dataset
 from residual_audio.errors import InputError, ModelError
 from residual_audio.models.clap import AudioTextModel
+from residual_audio.models.evaluating import evaluating, full_precision
 from residual_audio.models.registry import load_model
-from residual_audio.passes.loop import Heard, Hearing, Windows, hear
+from residual_audio.passes.loop import Heard, Hearing, Reach, Windows, hear, passing
 from residual_audio.passes.sources import reason
-from residual_audio.store.shards import ShardNote, ShardRows, write_shard
+from residual_audio.store.shards import ShardNote, ShardRows, Skipped, write_shard
 
 
 @dataclass(frozen=True)
@@ -50,19 +51,21 @@ class Worker:
         n_clips = job.shards[-1].stop if job.shards else 0
         plan = SamplePlan(n_clips, job.capture, job.map_shapes)
         self.recorder = Recorder(self.model.encoder, plan)
+        self.reach = Reach()
         self.on_clips: Callable[[int], None] | None = None
         """Told how many more clips are done."""
 
     def make_shard(self, index: int) -> ShardNote:
         """Batches are formed inside the shard, by place: a shard does not depend on any other."""
         places = self.job.shards[index]
-        rows, skipped = ShardRows(), dict[int, str]()
+        rows, skipped = ShardRows(), dict[int, Skipped]()
         remarks: dict[int, str] = {}
         size = self.job.hearing.batch_size
 
         def skip(number: int, error: Exception) -> None:
             place = places[number]
-            skipped[place] = reason(error, self.job.dataset.clips[place])
+            why = reason(error, self.job.dataset.clips[place])
+            skipped[place] = Skipped(why, passing(error))
             self._advance(1)
 
         def cut(place: int) -> Windows:
@@ -70,7 +73,16 @@ class Worker:
 
         try:
             with ExitStack() as stack:
-                batches = hear(places, cut, self.job.hearing, device=self.model.device, skip=skip)
+                stack.enter_context(evaluating(self.model))
+                stack.enter_context(full_precision(self.model.device))
+                batches = hear(
+                    places,
+                    cut,
+                    self.job.hearing,
+                    device=self.model.device,
+                    skip=skip,
+                    reach=self.reach,
+                )
                 waves = _in_run(stack.enter_context(closing(batches)), places)
                 stream = self.recorder.stream(waves, self.model.features, self.model.joint)
                 for clips, arrays in stack.enter_context(closing(stream)):
@@ -86,7 +98,8 @@ class Worker:
 
     def _cut(self, place: int, remarks: dict[int, str]) -> Windows:
         dataset, rate_hz = self.job.dataset, self.model.sample_rate_hz
-        wave = dataset.read(dataset.clips[place], rate_hz)
+        max_s = self.model.reads_s(self.job.hearing.long)
+        wave = dataset.read(dataset.clips[place], rate_hz, max_s)
         odd = oddity(wave, rate_hz)
         if odd is not None:
             remarks[place] = odd

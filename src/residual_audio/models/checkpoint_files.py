@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +9,12 @@ from typing import Any
 from torch import Tensor
 
 from residual_audio.errors import ModelError
-from residual_audio.files import read_json_object
+from residual_audio.files import read_json_object, replacing_folder
+from residual_audio.provenance import sha256_file
 
 WEIGHTS = "model.safetensors"
+SUMS = "SHA256SUMS"
+"""Digests of the other files of a folder, as `sha256sum -c` reads them."""
 
 
 def read_model_json(path: Path) -> dict[str, Any]:
@@ -32,26 +32,14 @@ def write_folder(
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ModelError(f"'{out}' exists and is not an empty folder: nothing was written")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
+    with replacing_folder(out) as work:
         tensors = {key: value.detach().cpu().contiguous().clone() for key, value in state.items()}
         save_file(tensors, work / WEIGHTS, metadata={"format": "pt"})
         for name, text in files.items():
             (work / name).write_text(text + "\n", encoding="utf-8")
         if tokenizer_of is not None:
             _copy_tokenizer(tokenizer_of, work)
-        for path in work.iterdir():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-            path.chmod(0o644)  # safetensors leaves files that only their owner can read
-        work.chmod(0o755)
-        if out.exists():
-            out.rmdir()
-        work.rename(out)
-    except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
-        raise
+        _write_sums(work)
 
 
 def _copy_tokenizer(text: Any, folder: Path) -> None:
@@ -60,3 +48,34 @@ def _copy_tokenizer(text: Any, folder: Path) -> None:
         text.save_tokenizer(folder)
     except ModelError:
         return
+
+
+def _write_sums(folder: Path) -> None:
+    lines = [f"{sha256_file(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
+    (folder / SUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def check_sums(folder: Path) -> None:
+    """Refuse a folder with a file that is not what was written; folders without sums pass."""
+    path = folder / SUMS
+    if not path.is_file():
+        return
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        wanted = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+    except ValueError as error:
+        raise ModelError(f"'{path}' is damaged: it is not a list of digests") from error
+    for name in (WEIGHTS, "config.json"):
+        if name not in wanted:
+            raise ModelError(f"'{path}' is damaged: it does not list {name}")
+    for name, digest in wanted.items():
+        file = folder / name
+        if file.name != name:
+            raise ModelError(f"'{path}' names '{name}', which is not a file of its folder")
+        if not file.is_file():
+            raise ModelError(f"'{file}' is missing: {SUMS} lists it")
+        if sha256_file(file) != digest:
+            raise ModelError(
+                f"'{file}' is not what was written: its sha256 is not the one in {SUMS}. Copy the "
+                f"model again; if you changed it on purpose, remove {SUMS}"
+            )

@@ -14,6 +14,7 @@ from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.audio.windows import LongPolicy, fit_windows
 from residual_audio.errors import InputError, ModelError
 from residual_audio.models.encoder import Edit, Encoded, Encoder, Features, State, Tap
+from residual_audio.models.evaluating import evaluating, full_precision
 from residual_audio.models.joint import JointHead
 from residual_audio.models.training_data import TrainingData
 
@@ -128,7 +129,8 @@ class AudioTextModel(nn.Module):
         if isinstance(texts, str):
             raise InputError("embed_text takes a list of texts, not a single one")
         chunks = [list(texts[i : i + batch_size]) for i in range(0, len(texts), batch_size)]
-        parts = [nn.functional.normalize(self.text(chunk).float(), dim=-1) for chunk in chunks]
+        with evaluating(self.text), full_precision(self.device):
+            parts = [nn.functional.normalize(self.text(chunk).float(), dim=-1) for chunk in chunks]
         return (
             torch.cat(parts).cpu().numpy() if parts else np.zeros((0, self.joint_dim), np.float32)
         )

@@ -74,23 +74,33 @@ def load(ref: str) -> AudioTextModel:
 
 
 def find_folder(ref: str) -> Path:
-    """A local folder as it is; else the Hugging Face cache; else, when online, the hub."""
+    """A local folder as it is; else the Hugging Face cache; else, when online, the hub.
+
+    `owner/name@revision` asks for a commit, tag or branch; without one it is what the cache has
+    or, from the hub, its main branch.
+    """
     folder = Path(ref).expanduser()
     if folder.is_dir():
         return folder
+    repository, _, asked = ref.partition("@")
+    revision = asked or None
     if folder.exists() or ref.startswith((".", "/", "~")) or ref.count("/") != 1:
         raise ModelError(f"'{ref}' is neither a folder nor a repository id like owner/name")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     try:
-        return Path(snapshot_download(ref, allow_patterns=_PATTERNS, local_files_only=True))
+        return Path(
+            snapshot_download(
+                repository, revision=revision, allow_patterns=_PATTERNS, local_files_only=True
+            )
+        )
     except (LocalEntryNotFoundError, OSError):
         pass
     if not hub_reachable():
         raise ModelError(_absent(ref, "the hub cannot be reached"))
     try:
-        return Path(snapshot_download(ref, allow_patterns=_PATTERNS))
+        return Path(snapshot_download(repository, revision=revision, allow_patterns=_PATTERNS))
     except HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else "no answer"
         raise ModelError(_absent(ref, f"the hub does not hand it out ({status})")) from error

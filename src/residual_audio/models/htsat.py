@@ -56,8 +56,15 @@ class HTSATConfig:
     """How final tokens become the latent: `mean`, or `max` (MGA-CLAP)."""
 
     def __post_init__(self) -> None:
-        grid = self.spec_size // self.patch
         stages = len(self.depths)
+        if not (1 <= stages <= 16 and sum(self.depths) <= 1000 and len(self.n_heads) == stages):
+            raise InputError(f"HTS-AT of {stages} stages and {sum(self.depths)} blocks: not built")
+        if not (1 <= self.patch <= self.spec_size <= 4096 and 1 <= self.window <= 64):
+            raise InputError(
+                f"HTS-AT with spec_size {self.spec_size}, patch {self.patch} and window "
+                f"{self.window}: not built"
+            )
+        grid = self.spec_size // self.patch
         if grid & (grid - 1) or self.window & (self.window - 1) or grid >> (stages - 1) < 1:
             raise InputError(
                 f"HTS-AT needs a token grid and a window that are powers of two; "

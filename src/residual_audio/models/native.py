@@ -10,13 +10,20 @@ from typing import Any
 from torch import nn
 
 from residual_audio.audio.frontend import FrontEndSpec
-from residual_audio.errors import ModelError
-from residual_audio.models.checkpoint_files import WEIGHTS, read_model_json, write_folder
+from residual_audio.errors import ModelError, ResidualAudioError
+from residual_audio.files import harmless
+from residual_audio.models.allowance import Allowance
+from residual_audio.models.checkpoint_files import (
+    WEIGHTS,
+    check_sums,
+    read_model_json,
+    write_folder,
+)
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import Encoder
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT, HTSATConfig
-from residual_audio.models.joint import HEADS
+from residual_audio.models.joint import HEADS, JointHead
 from residual_audio.models.text import MissingText, TransformersText
 from residual_audio.models.text_small import SmallText
 from residual_audio.models.training_data import read_training_data, training_data_record
@@ -50,7 +57,8 @@ def is_native(folder: Path) -> bool:
 
 
 def load(folder: Path, name: str | None = None) -> AudioTextModel:
-    """Open a folder in our layout; no pickle is involved."""
+    """Open a folder in our layout, proved by its digests; no pickle is involved."""
+    check_sums(folder)
     config = read_model_json(folder / "config.json")
     if config.get("format") != FORMAT:
         raise ModelError(f"'{folder}' is not a {FORMAT} model folder")
@@ -64,19 +72,15 @@ def load(folder: Path, name: str | None = None) -> AudioTextModel:
         key: value.float() if value.is_floating_point() else value
         for key, value in read_safetensors(path).items()
     }
-    encoder = ENCODERS[config["encoder"]["kind"]](config["encoder"]["config"])
-    head = HEADS[config["head"]["kind"]](**config["head"]["config"])
-    text = None
-    if config["text"] is not None:
-        text = TEXTS[config["text"]["kind"]](config["text"]["config"], folder)
-    front_end = build_front_end(FrontEndSpec.from_dict(config["front_end"]))
+    with Allowance(str(folder), path.stat().st_size):
+        encoder, head, text, front_end = _build(config, folder)
     parts = {"encoder": encoder, "head": head, "text": text, "front_end": front_end}
     for part, module in parts.items():
         if module is not None:
             load_strict(module, below(state, f"{part}."), f"the {part} in '{path}'")
     return AudioTextModel(
         name=name or str(folder),
-        family=config["family"],
+        family=harmless(str(config["family"])),
         front_end=front_end,
         encoder=encoder,
         head=head,
@@ -85,6 +89,29 @@ def load(folder: Path, name: str | None = None) -> AudioTextModel:
         sha256=sha256_of(path),
         trained_on=read_training_data(config.get("trained_on")),
     )
+
+
+def _build(
+    config: dict[str, Any], folder: Path
+) -> tuple[Encoder, JointHead, nn.Module | None, nn.Module]:
+    """The parts as the config describes them, without weights."""
+    try:
+        encoder = ENCODERS[config["encoder"]["kind"]](config["encoder"]["config"])
+        head = HEADS[config["head"]["kind"]](**config["head"]["config"])
+        text = None
+        if config["text"] is not None:
+            text = TEXTS[config["text"]["kind"]](config["text"]["config"], folder)
+        front_end = build_front_end(FrontEndSpec.from_dict(config["front_end"]))
+        float(config["logit_scale"])
+    except ResidualAudioError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+        raise ModelError(
+            f"'{folder / 'config.json'}' does not describe a model: {type(error).__name__} {error}"
+        ) from error
+    except (MemoryError, OverflowError, ArithmeticError) as error:
+        raise ModelError(f"'{folder / 'config.json'}' asks for sizes that no model has") from error
+    return encoder, head, text, front_end
 
 
 def save(model: AudioTextModel, out: Path, extra: dict[str, Any] | None = None) -> None:

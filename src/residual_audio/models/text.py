@@ -222,7 +222,9 @@ def load_tokenizer(spec: TokenizerSpec) -> Any:
     empty = folder.is_dir() and not any((folder / name).is_file() for name in VOCABULARIES)
     for local_only in () if empty else (True, False) if hub_reachable() else (True,):
         try:
-            tokenizer = AutoTokenizer.from_pretrained(spec.source, local_files_only=local_only)
+            tokenizer = AutoTokenizer.from_pretrained(
+                spec.source, local_files_only=local_only, trust_remote_code=False
+            )
             break
         except Exception as raised:  # transformers raises OSError, ValueError and hub errors alike
             error = raised

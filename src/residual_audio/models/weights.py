@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
+import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,7 @@ def read_pickle(path: Path, allow: Iterable[type] = ()) -> Any:
         np.dtypes.Int64DType,
         *allow,
     ]
+    _check_archive(path)
     try:
         with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about protocols; what matters is raised
@@ -104,6 +106,22 @@ def read_checkpoint(path: Path, inside: str, allow: Iterable[type] = ()) -> Stat
 def _torch_version() -> tuple[int, int]:
     major, minor = torch.__version__.split(".")[:2]
     return int(major), int(minor)
+
+
+def _check_archive(path: Path) -> None:
+    """Members of an archive carry checksums, which torch does not look at."""
+    if not _is_zip(path):
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ModelError(f"'{path}' is damaged: {error}. Copy or download it again") from error
+    if damaged is not None:
+        raise ModelError(
+            f"'{path}' is damaged: the checksum of its part '{damaged}' is wrong. Copy or download "
+            "it again"
+        )
 
 
 def _is_zip(path: Path) -> bool:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from residual_audio.engine.cores import stream_clips
-from residual_audio.passes.evaluating import evaluating, full_precision
+from residual_audio.models.evaluating import evaluating, full_precision
 from residual_audio.passes.loop import Cut, Hearing, hear
 from residual_audio.passes.places import running
 from residual_audio.progress import SILENT, Progress
@@ -85,7 +85,9 @@ def embed_items(
     places = tuple(owners) if each_window else tuple(dict.fromkeys(owners))
     rows = range(len(owners)) if each_window else _rows_of(owners, places)
     found = torch.cat(vectors)
-    summed = torch.zeros(len(places), found.shape[1]).index_add_(0, torch.tensor(rows), found)
+    # types and devices by name: the defaults of the program around may be others
+    index = torch.tensor(rows, device=found.device)
+    summed = found.new_zeros(len(places), found.shape[1]).index_add_(0, index, found)
     return AudioVectors(normalize(summed, dim=-1).numpy(), places, skipped)
 
 

@@ -14,6 +14,7 @@ from residual_audio.data.base import Dataset
 from residual_audio.errors import InputError, ModelError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import Encoded, Encoder, Features
+from residual_audio.models.evaluating import evaluating
 from residual_audio.passes.lengths import Rows, Which
 from residual_audio.passes.loop import Hearing, hear
 from residual_audio.passes.sources import cut_clips
@@ -89,7 +90,8 @@ def load_passes(
     cut = cut_clips(model, dataset, hearing.long)
 
     def parts() -> Iterator[tuple[list[int], Features]]:
-        with closing(hear(clips, cut, hearing, device=model.device)) as batches:
+        heard = hear(clips, cut, hearing, device=model.device)
+        with evaluating(model), closing(heard) as batches:
             for waves, places in batches:
                 yield places, model.features(waves)
                 progress.advance(len(places))

@@ -14,7 +14,13 @@ from torch import Tensor
 
 from residual_audio.audio.prefetch import prefetch
 from residual_audio.audio.windows import LongPolicy
-from residual_audio.errors import AudioError, InputError, ResidualAudioError
+from residual_audio.errors import (
+    AudioError,
+    DatasetError,
+    InputError,
+    ResidualAudioError,
+    UnreachableError,
+)
 
 Item = TypeVar("Item")
 Windows = npt.NDArray[np.float32]
@@ -23,6 +29,9 @@ Cut = Callable[[Item], Windows]
 """Reads an item (a clip, a file, a waveform) and cuts its windows."""
 Skip = Callable[[int, Exception], None]
 """Told the place of an item that cannot be heard, and why."""
+LOUDEST = 1e10
+"""Above any scale that sound is kept in (integers of 32 bits as floats are below 1e10); powers of
+such values still fit into float32."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,32 @@ class Hearing:
             raise InputError(f"a batch size of {self.batch_size} makes no sense: give 1 or more")
 
 
+@dataclass
+class Reach:
+    """Stops a run whose files cannot be opened any more: the disk is gone, not the clips bad."""
+
+    most: int = 10
+    """Failures in a row that are still taken for single files."""
+    in_a_row: int = 0
+
+    def heard(self) -> None:
+        self.in_a_row = 0
+
+    def failed(self, error: Exception) -> None:
+        self.in_a_row = self.in_a_row + 1 if passing(error) else 0
+        if self.in_a_row >= self.most:
+            raise DatasetError(
+                f"{self.in_a_row} files in a row could not be opened: is the disk or the network "
+                f"folder still there? The last: {error}. What is finished is kept, and the same "
+                "command goes on from there"
+            ) from error
+
+
+def passing(error: Exception) -> bool:
+    """Whether a file could not be opened, which may be otherwise later; else it is bad."""
+    return isinstance(error, UnreachableError | OSError)
+
+
 class Heard(NamedTuple):
     """Windows of one length that run together, and the place of the item that each is from."""
 
@@ -56,15 +91,17 @@ def hear(
     *,
     device: torch.device | str = "cpu",
     skip: Skip | None = None,
+    reach: Reach | None = None,
 ) -> Generator[Heard, None, None]:
     """Batches of the windows of all items, in order.
 
     Items are taken by place, `batch_size` at a time, so that what runs together does not depend on
     what could be read before it. A batch ends early where the length changes (models that read
     clips of any length) and is never longer than `batch_size` windows. An item that cannot be read
-    is told to `skip`; without one its error is raised.
+    is told to `skip`; without one its error is raised. Too many in a row that cannot be opened
+    end the run (`reach` counts over several calls).
     """
-    hearing = hearing or Hearing()
+    hearing, reach = hearing or Hearing(), reach or Reach()
     size = hearing.batch_size
     waiting: list[npt.NDArray[np.float32]] = []
     places: list[int] = []
@@ -87,7 +124,9 @@ def hear(
                 if skip is None or not isinstance(error, ResidualAudioError | OSError):
                     raise error
                 skip(place, error)
+                reach.failed(error)
                 continue
+            reach.heard()
             for window in windows:
                 if waiting and (len(waiting) == size or len(waiting[0]) != len(window)):
                     yield batch()
@@ -100,8 +139,11 @@ def hear(
 def _finite(cut: Cut[Item]) -> Cut[Item]:
     def windows_of(item: Item) -> Windows:
         windows = cut(item)
-        if not np.isfinite(windows).all():
+        largest = np.abs(windows).max(initial=0.0)
+        if not np.isfinite(largest):
             raise AudioError("holds NaN or infinite samples")
+        if largest > LOUDEST:
+            raise AudioError(f"holds samples as large as {largest:.0e}, where full scale is 1")
         return windows
 
     return windows_of

@@ -32,8 +32,14 @@ class Hearer(Protocol):
 
 
 def cut_clips(model: Hearer, dataset: Dataset, long: LongPolicy) -> Cut[Clip]:
-    """Clips of a data set, each read to its end: one that is cut short is found out."""
-    return lambda clip: model.windows(dataset.read(clip, model.sample_rate_hz), long)
+    """Clips of a data set, decoded as far as the model looks; whether a file is whole its container
+    says."""
+
+    def cut(clip: Clip) -> Windows:
+        wave = dataset.read(clip, model.sample_rate_hz, model.reads_s(long))
+        return model.windows(wave, long)
+
+    return cut
 
 
 def cut_inputs(

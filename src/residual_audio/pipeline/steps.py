@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from residual_audio import __version__
-from residual_audio.files import json_ready, read_json, write_json
+from residual_audio.errors import InputError
+from residual_audio.files import json_ready, read_json_object, write_json
 from residual_audio.progress import SILENT, Progress
 from residual_audio.provenance import sha256_file
 
@@ -33,12 +34,7 @@ class Steps:
         self.run = run
         self.progress = progress
         self._path = run / RECORD
-        found = read_json(self._path) if self._path.is_file() else {}
-        self._record: dict[str, dict[str, Any]] = {
-            name: step
-            for name, step in (found if isinstance(found, dict) else {}).items()
-            if isinstance(step["files"], dict)  # earlier versions kept names without digests
-        }
+        self._record: dict[str, dict[str, Any]] = _finished(self._path)
 
     def do(self, name: str, rests_on: Any, work: Callable[[], Done]) -> bool:
         """Do a step unless it is up to date: same ground, and its files as it wrote them.
@@ -84,6 +80,21 @@ class Steps:
             (self.run / name).is_file() and sha256_file(self.run / name) == sha256
             for name, sha256 in files.items()
         )
+
+
+def _finished(path: Path) -> dict[str, dict[str, Any]]:
+    """Steps on record; none where it is missing or damaged, so that they are done again."""
+    try:
+        found = read_json_object(path)
+    except InputError:
+        return {}
+    return {
+        name: step
+        for name, step in found.items()
+        if isinstance(step, dict)
+        and {"key", "line", "files"} <= set(step)
+        and isinstance(step["files"], dict)  # earlier versions kept names without digests
+    }
 
 
 def digest(value: Any) -> str:

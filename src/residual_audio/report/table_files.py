@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from residual_audio import files
-from residual_audio.table import Table
+from residual_audio.table import Table, csv_text
 
 
 def write_csv(path: Path, table: Table) -> Path:
@@ -36,7 +36,7 @@ def _cell(value: Any, absent: str) -> Any:
         return absent if np.isnan(value) else repr(value)
     if isinstance(value, bool):
         return int(value)
-    return value
+    return csv_text(value) if isinstance(value, str) else value
 
 
 def write_parquet(path: Path, table: Table) -> Path:

@@ -23,7 +23,9 @@ from residual_audio.reweight.gains import check_gains, moved, n_gains
 from residual_audio.types import FloatArray, Gains, Spectrum
 
 FORMAT = "residual-audio-gains"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+READABLE = ("1", "2")
+"""Version 1 had no digest of λ."""
 
 
 def save_gains(gains: Gains, path: Path) -> Path:
@@ -44,6 +46,7 @@ def save_gains(gains: Gains, path: Path) -> Path:
         "fitted_on": json.dumps(provenance.plain(dict(gains.fitted_on))),
     }
     flat = np.concatenate([np.asarray(gains.gains[unit], np.float32) for unit in units])
+    header["sha256"] = _digest(header, flat)
     card = {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
@@ -68,23 +71,39 @@ def load_gains(path: Path) -> Gains:
     header, tensors = _read(path, "gains")
     if header.get("format") != FORMAT or "gains" not in tensors:
         raise InputError(f"'{path}' is not a gains file of this project")
-    if header.get("schema_version") != str(SCHEMA_VERSION):
+    if header.get("schema_version") not in READABLE:
         raise InputError(
             f"'{path}' has schema version {header.get('schema_version')}; "
-            f"this release reads {SCHEMA_VERSION}"
+            f"this release reads {' and '.join(READABLE)}"
         )
+    if header["schema_version"] != "1" and header.get("sha256") != _digest(
+        header, tensors["gains"]
+    ):
+        raise InputError(f"'{path}' is damaged: it is not what was written. Copy it again")
     beside = spectra_path(path)
     if not beside.is_file():
         raise InputError(f"'{path}' needs its spectra beside it: there is no '{beside.name}'")
-    if hashlib.sha256(beside.read_bytes()).hexdigest() != header["spectra_sha256"]:
+    if hashlib.sha256(beside.read_bytes()).hexdigest() != header.get("spectra_sha256"):
         raise InputError(f"'{beside}' is not the file that '{path.name}' was saved with")
     about, arrays = _read(beside, "spectra")
+    try:
+        return _put_together(header, tensors["gains"], about, arrays)
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputError(f"'{path}' does not hold whole gains: {error}") from error
+
+
+def _put_together(
+    header: Mapping[str, str],
+    flat: FloatArray,
+    about: Mapping[str, str],
+    arrays: Mapping[str, FloatArray],
+) -> Gains:
     counts = json.loads(about["n"])
     gains: dict[str, FloatArray] = {}
     spectra: dict[str, Spectrum] = {}
     start = 0
     for unit, size in json.loads(header["units"]).items():
-        gains[unit] = tensors["gains"][start : start + size]
+        gains[unit] = flat[start : start + size]
         start += size
         mean, basis, values = (arrays[f"{p}/{unit}"] for p in ("mean", "basis", "eigenvalues"))
         spectra[unit] = Spectrum(mean, basis, values, int(counts[unit]))
@@ -98,6 +117,13 @@ def load_gains(path: Path) -> Gains:
             means=json.loads(header.get("means", "{}")),
         )
     )
+
+
+def _digest(header: Mapping[str, str], flat: FloatArray) -> str:
+    said = {key: value for key, value in header.items() if key != "sha256"}
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    digest.update(np.ascontiguousarray(flat, np.float32).tobytes())
+    return digest.hexdigest()
 
 
 def gains_path(path: Path) -> Path:

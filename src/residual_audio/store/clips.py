@@ -85,13 +85,15 @@ def _row(clip: Clip, reason: str | None) -> dict[str, Any]:
     }
 
 
-def read_clips(path: Path) -> ClipTable:
+def read_clips(path: Path, data: bytes | None = None) -> ClipTable:
+    """The index in a file; `data` are its bytes, where somebody has read them already."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         # one whole read: a mapped file would keep it open, and the index is small
-        table = pq.read_table(path, memory_map=False)
+        source = path if data is None else pa.BufferReader(data)
+        table = pq.read_table(source, memory_map=False)
         columns = {name: _objects(table.column(name).to_pylist()) for name in COLUMNS}
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise StoreError(f"'{path}' is missing or damaged: {error}") from error

@@ -3,71 +3,71 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
+
 from residual_audio.errors import StoreError
 
 NAME = ".lock"
+HOLDER = ".lock-holder"
+NAMES = (NAME, HOLDER)
+# what file systems without locks say (Lustre without -o flock, some network and FUSE mounts)
+_NO_LOCKS = {
+    getattr(errno, name)
+    for name in ("ENOSYS", "ENOLCK", "EOPNOTSUPP", "ENOTSUP", "EINVAL")
+    if hasattr(errno, name)
+}
 
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
     """Hold the folder for writing; a second writer is refused at once."""
-    path = folder / NAME
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        if not _try_lock(descriptor):
-            holder = _holder(descriptor)
-            os.close(descriptor)
-            raise StoreError(
-                f"'{folder}' is being written by another process{holder}. Wait for it, or stop it; "
-                "what it has finished is kept"
-            )
-        if _same_file(descriptor, path):
-            break
-        os.close(descriptor)  # the last holder removed the file between our open and our lock
+    held = _acquire(folder)
+    holder = folder / HOLDER
     try:
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, json.dumps({"pid": os.getpid()}).encode())
+        with contextlib.suppress(OSError):  # only to say who it is
+            holder.write_text(json.dumps({"pid": os.getpid()}))
         yield
     finally:
-        if os.name == "nt":  # an open file cannot be removed there
-            os.close(descriptor)
-            with contextlib.suppress(OSError):
-                path.unlink()
-        else:
-            path.unlink(missing_ok=True)
-            os.close(descriptor)
+        for path in (holder, folder / NAME):
+            # while it is held: whoever opened it meanwhile sees that it is gone, and tries again
+            with contextlib.suppress(OSError):  # Windows keeps open files
+                path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a folder that vanished took its lock along
+            held.release()
 
 
-def _try_lock(descriptor: int) -> bool:
+def _acquire(folder: Path) -> BaseFileLock:
+    path = str(folder / NAME)
+    kinds: tuple[type[BaseFileLock], ...] = (FileLock, SoftFileLock)
+    for kind in kinds:
+        lock = kind(path, timeout=0)
+        try:
+            lock.acquire()
+            return lock
+        except Timeout:
+            raise StoreError(
+                f"'{folder}' is being written by another process{_holder(folder)}. Wait for it, or "
+                "stop it; what it has finished is kept"
+                + (f". If there is none, remove '{path}'" if kind is SoftFileLock else "")
+            ) from None
+        except NotImplementedError:
+            continue
+        except OSError as error:
+            if kind is FileLock and error.errno in _NO_LOCKS:
+                continue
+            raise StoreError(f"'{folder}' cannot be written: {error.strerror or error}") from error
+    raise StoreError(f"the file system of '{folder}' has no locks, and none could be made up")
+
+
+def _holder(folder: Path) -> str:
     try:
-        if os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        else:
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _same_file(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _holder(descriptor: int) -> str:
-    try:
-        return f" (process {json.loads(os.read(descriptor, 200))['pid']})"
-    except (OSError, ValueError, KeyError):
+        return f" (process {json.loads((folder / HOLDER).read_text())['pid']})"
+    except (OSError, ValueError, KeyError, TypeError):
         return ""

@@ -13,7 +13,9 @@ from residual_audio.files import write_bytes
 
 NAME = "manifest.json"
 KIND = "residual-audio store"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+READABLE = (1, 2)
+"""Version 1 told data sets apart by file sizes and had no digests of single arrays."""
 _BLANK = "0" * 64
 
 
@@ -44,10 +46,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         )
     if record.get("kind") != KIND:
         raise StoreError(f"'{path}' is not the manifest of a store")
-    if record.get("schema_version") != SCHEMA_VERSION:
+    if record.get("schema_version") not in READABLE:
         raise StoreError(
             f"'{path}' has schema version {record.get('schema_version')}, this version reads "
-            f"{SCHEMA_VERSION}: extract again with --overwrite, or use the version that made it"
+            f"{' and '.join(map(str, READABLE))}: extract again with --overwrite, or use the "
+            "version that made it"
         )
     return record
 
@@ -55,7 +58,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def parse(data: bytes) -> dict[str, Any] | None:
     try:
         record = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
 

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from residual_audio.errors import InputError, MissingExtraError
-from residual_audio.files import replacing
+from residual_audio.files import replacing, replacing_folder
 from residual_audio.store.clips import COLUMNS
 from residual_audio.store.reader import Store
+from residual_audio.store.shards import is_sampled
 from residual_audio.store.tensors import Array
 
 
@@ -61,7 +62,9 @@ def _tables(store: Store) -> Iterator[_Table]:
     """Everything numeric; moments are merged, all else is joined."""
     for name in store.names:
         if not name.startswith("moments/"):
-            n = sum(len(piece) for piece in store.pieces(name))
+            n = len(store)
+            if is_sampled(name):
+                n = sum(len(piece) for piece in store.pieces(name))
             spec = store.manifest["arrays"][name]
             yield _Table(name, (n, *spec["shape"]), np.dtype(spec["dtype"]), store.pieces(name))
     whole: dict[str, Array] = {}
@@ -108,9 +111,7 @@ def _to_zarr(store: Store, path: Path) -> None:
         import zarr
     except ImportError as error:
         raise MissingExtraError("zarr", "export", "Exporting to Zarr") from error
-    temporary = path.with_name(f".{path.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
+    with replacing_folder(path) as temporary:
         group = zarr.open_group(temporary, mode="w")
         group.attrs["manifest"] = store.manifest
         group.attrs["texts"] = store.text_record
@@ -124,11 +125,8 @@ def _to_zarr(store: Store, path: Path) -> None:
                 table.name, shape=table.shape, dtype=table.dtype, chunks=chunks
             )
             _fill(target, table.pieces)
-        if path.exists():
+        if path.is_dir():
             shutil.rmtree(path)
-        temporary.rename(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _to_npz(store: Store, path: Path) -> None:

@@ -23,6 +23,7 @@ from residual_audio.store.about import (
     StoreSize,
 )
 from residual_audio.store.clips import ClipTable, read_clips
+from residual_audio.store.identity import check_listing, listed_shard, read_listed
 from residual_audio.store.manifest import NAME, read_manifest
 from residual_audio.store.packing import unpack
 from residual_audio.store.shards import is_sampled, shift_rows
@@ -53,6 +54,7 @@ def open_store(path: str | Path) -> Store:
             f"the store in '{folder}' is not finished: run the same `extract` again, it continues "
             "where it stopped"
         )
+    check_listing(folder, manifest, (OPERATORS, TEXTS, clip_index.NAME))
     return Store(folder, manifest)
 
 
@@ -64,14 +66,16 @@ class Store:
         self.manifest = manifest
         self.sites = tuple(Site(*site) for site in manifest["sites"])
         self._by_name = {str(site): site for site in self.sites}
-        self._shards = [shard for shard in manifest["shards"] if shard["n_ok"]]
+        self._n_ok = {i: shard["n_ok"] for i, shard in enumerate(manifest["shards"])}
+        self._listed = {str(entry["name"]): entry for entry in manifest["files"]}
 
     # --- clips
 
     @cached_property
     def all_clips(self) -> ClipTable:
         """Every clip of the run, skipped ones too."""
-        return read_clips(self.folder / clip_index.NAME)
+        data = read_listed(self.folder, self._listed[clip_index.NAME])
+        return read_clips(self.folder / clip_index.NAME, data)
 
     @cached_property
     def clips(self) -> ClipTable:
@@ -85,7 +89,7 @@ class Store:
         return dict(zip(table["id"], table["reason"], strict=True))
 
     def __len__(self) -> int:
-        return sum(shard["n_ok"] for shard in self._shards)
+        return sum(self._n_ok.values())
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -164,18 +168,20 @@ class Store:
         return name in self.manifest["arrays"]
 
     def pieces(self, name: str) -> Iterator[Array]:
-        """An array shard by shard, mapped from the file; `…_at` rows count over the whole store."""
+        """An array shard by shard, each proved as it is read; `…_at` rows count over the store."""
         if not self.has(name):
             kind = name.split("/")[0]
             hint = "" if kind in self.kinds else f": extract again with --capture …,{kind}"
             raise StoreError(f"the store in '{self.folder}' has no '{name}'{hint}")
         first = 0
-        for shard in self._shards:
-            piece = TensorFile(self.folder / shard["name"])[name]
+        for index, n_ok in self._n_ok.items():
+            if not n_ok:
+                continue
+            piece = listed_shard(self.folder, self.manifest, index)[name]
             if "packed_bits" in self.manifest["arrays"][name]:
                 piece = unpack(piece)
             yield shift_rows(piece, first) if name.endswith("_at") else piece
-            first += shard["n_ok"]
+            first += n_ok
 
     def array(self, name: str, rows: Array | slice | None = None) -> Array:
         """An array by name, one row a clip (or only these rows)."""
@@ -183,9 +189,9 @@ class Store:
             raise InputError("moments are merged, not joined: use store.moments(site)")
         if is_sampled(name):
             whole = np.concatenate([np.array(piece) for piece in self.pieces(name)])
-        elif len(self._shards) == 1:
+        elif sum(map(bool, self._n_ok.values())) == 1:
             whole = next(self.pieces(name))
-        else:  # piece by piece: neither two copies nor every file open at once
+        else:  # piece by piece: no second copy
             spec = self.manifest["arrays"][name]
             whole = np.empty((len(self), *spec["shape"]), spec["dtype"])
             first = 0
@@ -249,7 +255,8 @@ class Store:
 
     @cached_property
     def _operators(self) -> TensorFile:
-        return TensorFile(self.folder / OPERATORS)
+        data = read_listed(self.folder, self._listed[OPERATORS])
+        return TensorFile(self.folder / OPERATORS, data)
 
     def operator(self, name: str) -> Array:
         """A fixed matrix by name (`w_out/<site>`, `joint/…`, `grid/window/s0` …)."""
@@ -278,9 +285,9 @@ class Store:
     def text_record(self) -> dict[str, Any]:
         """Prompt, classes, dictionary and where its entries are from."""
         try:
-            return dict(json.loads((self.folder / TEXTS).read_bytes()))
-        except (OSError, ValueError) as error:
-            raise StoreError(f"'{TEXTS}' is missing from the store or damaged") from error
+            return dict(json.loads(read_listed(self.folder, self._listed[TEXTS])))
+        except ValueError as error:
+            raise StoreError(f"'{TEXTS}' of '{self.folder}' is not JSON") from error
 
     @property
     def has_text(self) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from residual_audio.errors import StoreError
 from residual_audio.metrics.moments import Moments, merge_all
 from residual_audio.store.packing import BITS, pack
-from residual_audio.store.tensors import Array, TensorFile, write_tensors
+from residual_audio.store.tensors import Array, TensorFile, array_sha256, write_tensors
 
 
 def shard_name(index: int) -> str:
@@ -39,9 +40,14 @@ class ShardNote:
     """Places, counted from `first`, of the clips that have rows."""
     skipped: dict[str, str]
     """Place (as text), counted from `first` → reason."""
-    payload_sha256: str
+    unreachable: list[int]
+    """Those of the skipped whose file could not be opened: they are tried again."""
+    sha256: dict[str, str]
+    """Array → sha256 of its values."""
     remarks: dict[str, str] = field(default_factory=dict)
     """Place (as text), counted from `first` → what is odd about the sound of a clip with a row."""
+    seal: str = ""
+    """sha256 over all of the above and over the type and shape of every array."""
 
 
 @dataclass
@@ -91,55 +97,81 @@ def shift_rows(at: Array, by: int) -> Array:
     return shifted
 
 
+@dataclass(frozen=True)
+class Skipped:
+    """A clip without a row."""
+
+    reason: str
+    passing: bool
+    """Its file could not be opened, which may be otherwise later; else it was read and is bad."""
+
+
 def write_shard(
     folder: Path,
     run: str,
     index: int,
     places: range,
     rows: ShardRows,
-    skipped: Mapping[int, str],
+    skipped: Mapping[int, Skipped],
     remarks: Mapping[int, str] | None = None,
 ) -> ShardNote:
     arrays = rows.arrays()
     ok = [i for i, place in enumerate(places) if place not in skipped]
     if len(ok) != rows.n_rows:
         raise StoreError(f"shard {index} has {rows.n_rows} rows for {len(ok)} clips")
-    reasons = {str(place - places.start): skipped[place] for place in sorted(skipped)}
-    odd = {str(p - places.start): why for p, why in sorted((remarks or {}).items())}
-    digest = payload_hash(arrays)
-    note = ShardNote(run, index, places.start, len(places), ok, reasons, digest, odd)
-    write_tensors(folder / shard_name(index), arrays, note.__dict__)
+    note = ShardNote(
+        run,
+        index,
+        places.start,
+        len(places),
+        ok,
+        {str(place - places.start): skipped[place].reason for place in sorted(skipped)},
+        [place - places.start for place in sorted(skipped) if skipped[place].passing],
+        {name: array_sha256(array) for name, array in arrays.items()},
+        {str(p - places.start): why for p, why in sorted((remarks or {}).items())},
+    )
+    schema = {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()}
+    note = replace(note, seal=_seal(note, schema))
+    write_tensors(folder / shard_name(index), arrays, asdict(note))
     return note
 
 
-def read_note(file: TensorFile) -> ShardNote:
+def open_shard(path: Path) -> tuple[TensorFile, ShardNote]:
+    """A shard whose note is what was written; its arrays are checked as they are read."""
+    file = TensorFile(path)
     try:
-        return ShardNote(**file.note)
-    except TypeError as error:
-        raise StoreError(f"'{file.path.name}' does not say what it is") from error
+        note = ShardNote(**file.note)
+        schema = {name: [file.dtype(name).str, list(file.shape(name))] for name in file.names}
+        whole = note.seal == _seal(note, schema) and set(note.sha256) == set(schema)
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"'{path.name}' does not say what it is") from error
+    if not whole:
+        raise StoreError(f"'{path}' is damaged: its header is not what was written")
+    file.expect(note.sha256)
+    return file, note
 
 
 def check_shard(folder: Path, run: str, index: int, places: range) -> ShardNote | None:
     """The note of a finished shard of this run; None where it is missing, foreign or damaged."""
     try:
-        file = TensorFile(folder / shard_name(index))
-        note = read_note(file)
-        if (note.run, note.index, note.first) != (run, index, places.start):
+        file, note = open_shard(folder / shard_name(index))
+        if (note.run, note.index, note.first, note.n_clips) != (
+            run,
+            index,
+            places.start,
+            len(places),
+        ):
             return None
-        whole = payload_hash({name: file[name] for name in file.names}) == note.payload_sha256
-    except (StoreError, ValueError, KeyError):
+        for name in file.names:
+            file[name]
+    except StoreError:
         return None
-    return note if whole else None
+    return note
 
 
-def payload_hash(arrays: Mapping[str, Array]) -> str:
-    """sha256 over names, types, shapes and values."""
-    digest = hashlib.sha256()
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(f"{name}\0{array.dtype.str}\0{array.shape}\0".encode())
-        digest.update(array.reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
+def _seal(note: ShardNote, schema: Mapping[str, Any]) -> str:
+    text = json.dumps([asdict(replace(note, seal="")), schema], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_packed(name: str, dtype: Any) -> bool:

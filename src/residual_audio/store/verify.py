@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from residual_audio.files import is_temporary
 from residual_audio.provenance import sha256_file
 from residual_audio.store import lock
 from residual_audio.store.manifest import NAME, is_intact, parse
 from residual_audio.store.reader import store_folder
-from residual_audio.store.tensors import is_temporary
 
 
 def verify_store(path: str | Path) -> list[str]:
@@ -28,11 +28,11 @@ def verify_store(path: str | Path) -> list[str]:
         problems.append(f"{NAME}: the extraction is not finished")
     files = listed_files(record)
     for name, (digest, size) in files.items():
-        problem = _problem(folder / name, digest, size)
+        problem = _problem(folder, name, digest, size)
         if problem:
             problems.append(f"{name}: {problem}")
     for found in sorted(folder.iterdir()):
-        if found.name not in files and found.name not in (NAME, lock.NAME):
+        if found.name not in files and found.name not in (NAME, *lock.NAMES):
             kind = (
                 "left over from a stopped run"
                 if is_temporary(found.name)
@@ -52,7 +52,10 @@ def listed_files(record: dict) -> dict[str, tuple[str, int]]:
     }
 
 
-def _problem(path: Path, digest: str, size: int) -> str | None:
+def _problem(folder: Path, name: str, digest: str, size: int) -> str | None:
+    path = folder / name
+    if path.name != name:
+        return "not a name inside the store"
     if not path.is_file():
         return "missing"
     if path.stat().st_size != size:

@@ -56,8 +56,10 @@ def embed_sentences(
         return read_arrays(path)["vectors"].astype(np.float32)
     from transformers import AutoModel, AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    model = AutoModel.from_pretrained(folder, local_files_only=True).eval()
+    tokenizer = AutoTokenizer.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=False
+    )
+    model = AutoModel.from_pretrained(folder, local_files_only=True, trust_remote_code=False).eval()
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # equal lengths pad little
     out = np.empty((len(texts), model.config.hidden_size), np.float32)
     for start in range(0, len(order), batch_size):

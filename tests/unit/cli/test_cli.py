@@ -102,7 +102,11 @@ def test_convert_writes_a_folder_that_loads(tmp_path: Path, clip: Path) -> None:
     out = tmp_path / "model"
     found = runner.invoke(build(), ["models", "convert", "htsat-tiny-random", "--out", str(out)])
     assert found.exit_code == 0, found.output
-    assert sorted(path.name for path in out.iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "SHA256SUMS",
+        "config.json",
+        "model.safetensors",
+    ]
     shown = runner.invoke(build(), ["models", "show", str(out), "--json"])
     assert json.loads(shown.stdout)["heads"] == 184
 

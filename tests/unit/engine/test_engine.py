@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -63,8 +65,23 @@ def test_stopping_does_not_wait_for_the_workers() -> None:
     assert time.monotonic() - start < 10
 
 
-def test_a_worker_that_dies_is_an_error() -> None:
-    with pytest.raises(EngineError, match="worker process died"):
+def die_once(state: dict, task: tuple[str, int]) -> int:
+    mark, number = task
+    if number % 2 and not os.path.exists(f"{mark}{number}"):
+        open(f"{mark}{number}", "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_workers_that_die_are_replaced_and_their_tasks_done_again(tmp_path: Path) -> None:
+    tasks = [(str(tmp_path / "died-"), i) for i in range(6)]
+    found = dict(engine.run(tasks, set_up, die_once, processes=2))
+    assert found == {task: task[1] for task in tasks}
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_task_that_always_kills_its_worker_is_an_error() -> None:
+    with pytest.raises(EngineError, match="worker processes died"):
         list(engine.run([-1.0, 0.0, 0.0], set_up, sleep_or_die, processes=2))
 
 

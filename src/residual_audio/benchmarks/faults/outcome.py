@@ -1,0 +1,45 @@
+"""What a campaign of faults found: how often it tried, how often the promise held."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+SHOWN = 20
+
+
+@dataclass
+class Campaign:
+    """One kind of fault."""
+
+    name: str
+    promise: str
+    tried: int = 0
+    held: int = 0
+    broken: list[str] = field(default_factory=list)
+    """The first cases in which the promise did not hold."""
+
+    def count(self, problem: str | None) -> None:
+        """One more case; `problem` says how the promise was broken."""
+        self.tried += 1
+        if problem is None:
+            self.held += 1
+        elif len(self.broken) < SHOWN:
+            self.broken.append(problem)
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """Run it in a fork of this process, which has everything imported; its status as `waitpid`
+    gives it, 0 where it came to its end."""
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1]
+    code = 1
+    try:
+        work()
+        code = 0
+    except Exception as error:
+        os.write(2, f"{type(error).__name__}: {error}\n".encode())
+    finally:
+        os._exit(code)
