@@ -23,6 +23,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Start here": {
         "demo": "demo",
         "run": "run",
+        "atlas": "atlas",
         "report": "report",
     },
     "What there is": {

@@ -9,6 +9,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "run --root my-sounds --out runs/mine",
         "run -m hf:laion/clap-htsat-unfused -d esc50 --root ESC-50 --out runs/esc50",
     ),
+    "atlas": ("atlas runs/mine --open", "atlas runs/before runs/after"),
     "report": ("report runs/mine",),
     "models": ("models", "models show nano"),
     "models show": ("models show nano",),

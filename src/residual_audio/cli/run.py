@@ -31,10 +31,13 @@ def run(
     exact: Annotated[
         int, typer.Option("--exact", min=0, help="Clips on which blocks are ablated exactly.")
     ] = 64,
+    previews: Annotated[
+        int, typer.Option("--previews", min=0, help="Clips that the atlas can play, at most.")
+    ] = 240,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Extract → analyse → ablate → reweight → evaluate → report; every step resumes.
+    """Extract → analyse → ablate → reweight → evaluate → report → atlas; every step resumes.
 
     Steps that are up to date are skipped. Exit code 3: done, but some clips were skipped.
     """
@@ -53,6 +56,7 @@ def run(
         seed=seed,
         n_folds=folds,
         n_exact=exact,
+        n_previews=previews,
     )
     carry_out(settings, json, quiet)
 

@@ -43,6 +43,17 @@ class Joint:
         """Mean of ∂ joint / ∂ latent over these points [n, latent]: [latent, joint], in float64."""
         return _FORMS[self.kind].derivative(self, np.asarray(latent, np.float64))
 
+    def pull(self, latent: FloatArray, directions: FloatArray) -> FloatArray:
+        """What one point [latent] sees of joint directions [k, joint], by the chain rule.
+
+        [k, latent] in float64, at the derivative of this very point.
+        """
+        x, along = np.asarray(latent, np.float64)[None], np.asarray(directions, np.float64)
+        if self.kind != "mlp":
+            return along @ self.derivative(x).T
+        on = _hidden(self, x)[0] > 0  # cheaper than the whole derivative
+        return ((along @ self.weight("linear2")) * on) @ self.weight("linear1")
+
     def weight(self, name: str) -> Array:
         return self.parameter(f"{name}.weight")
 

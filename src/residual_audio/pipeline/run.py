@@ -1,4 +1,4 @@
-"""extract → analyse → ablate → reweight → evaluate → report, for any model and data set."""
+"""Extract, analyse, ablate, reweight, evaluate, listen, report, atlas: any model and data set."""
 
 from __future__ import annotations
 
@@ -39,7 +39,11 @@ STEPS = (
     Step("ablate", work.ablate_store, ("seed", "quick", "n_exact")),
     Step("reweight", work.reweight_store, ("seed", "quick", "n_folds")),
     Step("evaluate", work.evaluate_store, ("seed",)),
+    Step("listen", work.listen_to_heads, ("n_previews",)),
 )
+
+
+PAGES = ("report", "atlas")
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Finished:
     """What a run left behind."""
 
     page: Path
+    """The atlas, or the report where there is no atlas."""
     zero_shot: Result | None
     adapted: list[dict[str, str]]
     n_clips: int
@@ -76,8 +81,9 @@ def run(settings: RunSettings, progress: Progress = SILENT) -> Finished:
     write_json(at.out / "run.json", _record(at, steps, left_out))
     drawn = contents(at.out, "run.json", "tables/*", "results/*.json", "previews/*")
     steps.do("report", drawn, lambda: work.write_report(at))
+    page = _atlas(at, steps, left_out, {"store": store_now, "report": drawn})
     return Finished(
-        page=at.out / "report.html",
+        page=page or at.out / "report.html",
         zero_shot=None if "evaluate" in left_out else _zero_shot(at.out),
         adapted=[] if "reweight" in left_out else _adapted(at.out),
         n_clips=len(at.store),
@@ -98,6 +104,21 @@ def _warnings(store: Store, left_out: dict[str, str]) -> list[str]:
     return [line for line in found if line]
 
 
+def _atlas(
+    at: Workshop, steps: Steps, left_out: dict[str, str], ground: dict[str, dict[str, str]]
+) -> Path | None:
+    """The atlas comes last, from all other files; without tables there is none."""
+    ground["more"] = contents(at.out, "gains/*", "atlas-data/*", "atlas-data/sounds/*")
+    try:
+        steps.do("atlas", ground, lambda: work.write_head_atlas(at))
+    except ResidualAudioError as error:
+        steps.forget("atlas")
+        left_out["atlas"] = str(error)
+        at.progress.note(f"{'atlas':9} left out · {error}")
+        return None
+    return at.out / "atlas" / "index.html"
+
+
 def _record(at: Workshop, steps: Steps, left_out: dict[str, str]) -> dict[str, Any]:
     """`run.json`: what was asked, what was used, what was skipped and why."""
     store = at.store
@@ -115,8 +136,8 @@ def _record(at: Workshop, steps: Steps, left_out: dict[str, str]) -> dict[str, A
         "remarks": store.remarks,
         "heard_before": store.heard_before,
         "asked": store.asked,
-        # the page shows this record: it must not change by the page's own step
-        "steps": {name: line for name, line in steps.lines.items() if name != "report"},
+        # the pages show this record: it must not change by their own steps
+        "steps": {name: line for name, line in steps.lines.items() if name not in PAGES},
         "provenance": store.provenance,
     }
 

@@ -27,6 +27,8 @@ class RunSettings:
     n_folds: int = 5
     n_exact: int = 64
     """Clips on which blocks are also ablated exactly, by running the encoder again."""
+    n_previews: int = 240
+    """Clips of which the atlas keeps the sound, at most."""
     quick: bool = False
     """Only the main methods and parts, for a first look within two minutes."""
 

@@ -134,6 +134,32 @@ def _listen_to(result: Result, seed: int) -> list[dict[str, Any]]:
     ]
 
 
+def listen_to_heads(at: Workshop) -> Done:
+    """Sounds, pictures and responses by patch of the clips that heads point at."""
+    from residual_audio.pipeline.listening import write_listening
+
+    written = write_listening(
+        at.out,
+        at.model,
+        at.dataset,
+        at.store,
+        n_previews=at.settings.n_previews,
+        progress=at.progress,
+    )
+    n_sounds = sum(path.suffix == ".ogg" for path in written)
+    return Done(written, f"{n_sounds} clips to hear, with where heads respond")
+
+
+def write_head_atlas(at: Workshop) -> Done:
+    """The head atlas, from the files of all other steps."""
+    from residual_audio.atlas.build import write_atlas
+
+    made = write_atlas(at.out, progress=at.progress)
+    return Done(
+        made.files, f"{made.page.parent.name}/{made.page.name}, {made.n_bytes / 1e6:.1f} MB"
+    )
+
+
 def write_report(at: Workshop) -> Done:
     """Figures and the page, from the files of the other steps."""
     from residual_audio.report.figures import draw_all

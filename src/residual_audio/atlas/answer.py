@@ -1,0 +1,191 @@
+"""The answer first: a few sentences made from the tables, with numbers, intervals and limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from residual_audio.files import read_json_object
+from residual_audio.report.run_tables import MissingTable, Tables
+from residual_audio.results import read_result
+from residual_audio.store import Store
+from residual_audio.table import Table
+from residual_audio.types import Result
+
+STEPS = {"analyse", "ablate", "reweight", "evaluate", "listen"}
+
+
+def answer_of(run: Path, store: Store, tables: Tables) -> dict[str, list[str]]:
+    """Sentences about what was found, and about what limits it."""
+    found = [
+        _accuracy(run),
+        _reweighting(_table(tables, "adapted")),
+        _cost(_table(tables, "adapted_retention")),
+        _blocks(tables),
+        _heads(tables, len(store)),
+    ]
+    return {
+        "found": [sentence for sentence in found if sentence],
+        "limits": [*_limits(run, store, tables)],
+    }
+
+
+def _table(tables: Tables, name: str) -> Table | None:
+    try:
+        table = tables[name]
+    except MissingTable:
+        return None
+    return table if len(table) else None
+
+
+def zero_shot_result(run: Path) -> Result | None:
+    """Zero-shot accuracy of a run, where it was measured."""
+    found = sorted((run / "results").glob("*zero-shot*.json"))
+    return read_result(found[0]) if found else None
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}%"
+
+
+def _points(value: float) -> str:
+    text = f"{100 * value:+.1f}".replace("-", "−")
+    return "0.0" if text[1:] == "0.0" else text
+
+
+def _accuracy(run: Path) -> str:
+    result = zero_shot_result(run)
+    if result is None:
+        return (
+            "Zero-shot accuracy was not measured: the clips have no labels, or the model no text."
+        )
+    top1 = result["top1"]
+    chance = "" if top1.chance is None else f", against {_percent(top1.chance)} by chance"
+    return (
+        f"Zero-shot, the right class comes first for {_percent(top1.value)} of {top1.n} clips "
+        f"(95% interval {_percent(top1.low)} to {_percent(top1.high)}){chance}."
+    )
+
+
+def _reweighting(table: Table | None) -> str:
+    if table is None or "gain" not in table:
+        return "Reweighting was not tried."
+    rows = [r for r in table.rows() if r["kind"] == "residual" and np.isfinite(r["gain"])]
+    if not rows:
+        return "Reweighting was not tried."
+    # the method with most to move is the one that the project is about; none is picked by its score
+    row = max(rows, key=lambda r: r["parameters"])
+    low, high = row["gain_low"], row["gain_high"]
+    verdict = "helped" if low > 0 else "hurt" if high < 0 else "made no difference that can be told"
+    text = (
+        f"Reweighting components ({row['method']}, {int(row['parameters'])} gains, on folds that "
+        f"did not train them) {verdict}: {_points(row['gain'])} points "
+        f"(95% interval {_points(low)} to {_points(high)}), to {_percent(row['top1'])}"
+    )
+    probes = [r for r in table.rows() if "probe" in r["key"] and np.isfinite(r["top1"])]
+    probe = max(probes, key=lambda r: r["parameters"], default=None)
+    return (
+        f"{text}."
+        if probe is None
+        else (
+            f"{text}; a linear probe with {int(probe['parameters']):,} numbers reaches "
+            f"{_percent(probe['top1'])}."
+        )
+    )
+
+
+def _cost(table: Table | None) -> str:
+    if table is None:
+        return "What reweighting costs on other data was not measured in this run."
+    return ""
+
+
+def _blocks(tables: Tables) -> str:
+    for method, how in (("exact", "by running the encoder without it"), ("direct", "direct path")):
+        table = _table(tables, f"ablation_attention_{method}")
+        if table is None:
+            continue
+        worst = min(table.rows(), key=lambda r: r["d_margin"])
+        return (
+            f"Of the attention blocks, {_name(worst['unit'])} matters most: without it "
+            f"({how}) accuracy changes by {_points(worst['d_correct'])} points "
+            f"({_points(worst['d_correct_low'])} to {_points(worst['d_correct_high'])}) and the "
+            f"margin of the right answer by {worst['d_margin']:+.3f} "
+            f"({worst['d_margin_low']:+.3f} to {worst['d_margin_high']:+.3f})."
+        ).replace("-", "−")
+    return ""
+
+
+def _name(unit: str) -> str:
+    return str(unit).removesuffix(".attention")
+
+
+def _heads(tables: Tables, n_clips: int) -> str:
+    for method in ("exact", "direct", "first_order"):
+        table = _table(tables, f"ablation_head_{method}")
+        if table is None:
+            continue
+        heads = sorted(table.rows(), key=lambda r: r["d_margin"])
+        clear = [r for r in heads if r["d_margin_high"] < 0]
+        accuracy = sum(r["d_correct_high"] < 0 or r["d_correct_low"] > 0 for r in heads)
+        names = ", ".join(str(r["unit"]) for r in heads[:3])
+        chance = round(0.025 * len(heads))
+        return (
+            f"The heads that the right answers lean on most are {names}; {len(clear)} of "
+            f"{len(heads)} heads have a margin interval below zero (about {chance} would by chance"
+            f"), and {accuracy or 'none'} changes the accuracy beyond what {n_clips} clips blur."
+        )
+    return ""
+
+
+def _limits(run: Path, store: Store, tables: Tables) -> list[str]:
+    found = []
+    if store.partial is not None:
+        found.append(
+            f"Partial: {store.partial.n_clips} of {store.partial.of} clips were asked for."
+        )
+    if store.heard_before and store.heard_before["note"]:
+        found.append(store.heard_before["note"])
+    if store.skipped:
+        found.append(f"{len(store.skipped)} clips could not be read and were skipped.")
+    if store.remarks:
+        found.append(f"{len(store.remarks)} clips are hardly sound (silent, very short).")
+    labels = [str(v) for v in store.clips["label"] if v is not None]
+    if labels:
+        counts = np.unique(labels, return_counts=True)[1]
+        found.append(
+            f"{len(labels)} labelled clips in {len(counts)} classes, {counts.min()} to "
+            f"{counts.max()} a class: what is said of single classes rests on so few."
+        )
+    found += _record_limits(run, tables)
+    found.append(
+        "“Direct” means a head's own term in the pooled latent; what later blocks make of it is "
+        "not in there. Components have no sign of their own: + and − are only two ends."
+    )
+    return found
+
+
+def _record_limits(run: Path, tables: Tables) -> list[str]:
+    """Steps that were left out, parts of the analysis that were not possible, block ablation."""
+    found = []
+    record: dict[str, Any] = (
+        read_json_object(run / "run.json") if (run / "run.json").is_file() else {}
+    )
+    # what else a run warns of (clips, training data) the store has said already
+    found += [
+        f"Left out: {warning}"
+        for warning in record.get("warnings", [])
+        if str(warning).split(":")[0] in STEPS
+    ]
+    skipped = tables.statistics.get("skipped", {})
+    found += [f"Not analysed: {part} ({why})" for part, why in skipped.items()]
+    notes_path = run / "tables" / "interventions.json"
+    notes = read_json_object(notes_path) if notes_path.is_file() else {}
+    exact = notes.get("ablation_attention_exact", {}).get("notes", [])
+    if exact:
+        found.append(f"Blocks were removed exactly on fewer clips: {exact[0]}.")
+    if _table(tables, "ablation_head_exact") is None and _table(tables, "ablation_head_direct"):
+        found.append("Single heads were removed on the direct path only, not in the encoder.")
+    return found

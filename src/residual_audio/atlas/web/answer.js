@@ -1,0 +1,20 @@
+// The answer first, and what limits it.
+(() => {
+  const { el } = RA;
+
+  function view(main) {
+    const rows = (title, part) => [
+      el('h2', { class: 'run-title' }, title),
+      el('ul', { class: 'findings' }, part.found.map((sentence) => el('li', {}, sentence))),
+      el('details', {}, el('summary', {}, 'What limits this'),
+        el('ul', {}, part.limits.map((sentence) => el('li', {}, sentence)))),
+    ];
+    return el('section', { class: main.other ? 'answer two' : 'answer', 'aria-label': 'What was found' },
+      el('div', {}, rows(main.other ? `${main.title} (${main.run})` : 'What was found', main.answer)),
+      main.other ? el('div', {}, rows(`${main.other.title} (${main.other.run})`, main.other.answer)) : null,
+      main.missing.length
+        ? el('p', { class: 'missing' }, 'Missing here: ', main.missing.join('; '), '.') : null);
+  }
+
+  RA.answer = { view };
+})();

@@ -1,0 +1,43 @@
+"""`residual-audio atlas`: see, hear and move what every head of a run does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from residual_audio.cli import options
+from residual_audio.cli.output import print_json
+from residual_audio.cli.terminal import watching
+
+
+def run(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    other: Annotated[
+        Path | None, typer.Argument(help="A second run to put beside it.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where to put it (RUN/atlas).")
+    ] = None,
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    single_file: Annotated[
+        bool, typer.Option("--single-file", help="Everything in one HTML file.")
+    ] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write RUN's head atlas: a static site that opens from the file system; no model is loaded."""
+    from residual_audio.surface.atlas import atlas
+
+    with watching(quiet or json) as progress:
+        made = atlas(run, other, out=out, single_file=single_file, progress=progress)
+    if json:
+        size = {"bytes": made.n_bytes, "files": len(made.files), "missing": made.missing}
+        print_json({"page": str(made.page), **size})
+    else:
+        for line in made.missing:
+            typer.echo(f"missing: {line}", err=True)
+        typer.echo(f"{made.page} ({made.n_bytes / 1e6:.1f} MB)")
+    if open_it:
+        made.open()

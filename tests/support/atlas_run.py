@@ -1,0 +1,75 @@
+"""A whole run of the small random model, with its atlas; hostile names if asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from small_run import small_dataset, small_model
+
+from residual_audio.analysis.analysis import Options, analyse
+from residual_audio.data.base import Dataset
+from residual_audio.pipeline import work
+from residual_audio.pipeline.run import STEPS
+from residual_audio.pipeline.settings import RunSettings
+from residual_audio.pipeline.workshop import Workshop
+from residual_audio.progress import SILENT
+from residual_audio.report.write import write_analysis
+
+HOSTILE = (
+    "<script>window.hurt=1</script>",
+    "</script><script>window.hurt=1</script>",
+    "<img src=x onerror=window.hurt=1>",
+    "<svg/onload=window.hurt=1>",
+    "javascript:window.hurt=1",
+    '"><script>window.hurt=1</script>',
+    "'><img src=x onerror='window.hurt=1'>",
+    "<!--<script>window.hurt=1//-->",
+    "<iframe srcdoc='<script>parent.hurt=1</script>'>",
+    "${window.hurt=1}",
+    "{{constructor.constructor('window.hurt=1')()}}",
+    "<a href=javascript:window.hurt=1>x</a>",
+    "\u2028window.hurt=1\u2029",
+    '=HYPERLINK("javascript:window.hurt=1")',
+    "<style>*{display:none}</style>",
+)
+
+
+def hostile(dataset: Dataset) -> Dataset:
+    """The same sounds, with labels, captions and ids that would like to run a script."""
+    classes = {name: HOSTILE[i] for i, name in enumerate(dataset.classes)}
+    clips = tuple(
+        replace(
+            clip,
+            id=f"{i} {HOSTILE[i % len(HOSTILE)]}",
+            label=classes[str(clip.label)],
+            captions=(HOSTILE[(i + 7) % len(HOSTILE)],),
+        )
+        for i, clip in enumerate(dataset.clips)
+    )
+    by_id = {new.id: old for new, old in zip(clips, dataset.clips, strict=True)}
+    assert dataset.make is not None
+    make = dataset.make
+    return replace(
+        dataset,
+        clips=clips,
+        classes=tuple(classes.values()),
+        make=lambda clip, rate: make(by_id[clip.id], rate),
+    )
+
+
+def make_run(out: Path, dataset: Dataset | None = None, seed: int = 0) -> Path:
+    """Every step of a run but the figures; returns the run folder, which has an atlas."""
+    settings = RunSettings("small", "synthetic", out, seed=seed, n_folds=2, n_exact=4, quick=True)
+    at = Workshop(settings, SILENT)
+    vars(at)["model"] = small_model()
+    vars(at)["dataset"] = small_dataset() if dataset is None else dataset
+    work.extract_store(at)
+    # all but the parts whose imports alone take longer than a test may
+    parts = frozenset({"separability", "attention", "pooling"})
+    write_analysis(analyse(at.store, Options(parts=parts, seed=seed)), out)
+    for step in STEPS:
+        if step.name in ("ablate", "reweight", "evaluate", "listen"):
+            step.work(at)
+    work.write_head_atlas(at)
+    return out

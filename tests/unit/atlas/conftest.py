@@ -1,0 +1,11 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from atlas_run import make_run
+
+
+@pytest.fixture(scope="session")
+def small_atlas_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("atlas") / "run")

@@ -1,0 +1,192 @@
+"""What the atlas says is what the store says: sums, components, sliders, sentences."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import residual_audio as ra
+from residual_audio.atlas.build import AtlasSettings, write_atlas
+from residual_audio.atlas.components import ComponentsOfRun, most_pointed, pointed_clips, words_of
+from residual_audio.atlas.media import read_media
+from residual_audio.atlas.packing import bytes_between, floats, rows_of_integers
+from residual_audio.atlas.shelf import SCRIPTS, WEB, as_json
+from residual_audio.direct.contributions import Contributions
+from residual_audio.errors import InputError
+from residual_audio.reweight.sliders import gains_of_sliders
+from residual_audio.reweight.terms import apply_direct
+
+
+def piece(run: Path, name: str) -> Any:
+    text = (run / "atlas" / "data" / f"{name}.js").read_text()
+    start = f"RA.put({json.dumps(name)},"
+    assert text.startswith(start)
+    return json.loads(text[len(start) :].rstrip().removesuffix(");"))
+
+
+def unpack(packed: Any) -> np.ndarray:
+    data = base64.b64decode(packed["data"])
+    if packed["kind"] == "f32":
+        return np.frombuffer(data, "<f4").reshape(packed["shape"])
+    if packed["kind"] == "u8":
+        step = (packed["high"] - packed["low"]) / 255
+        return packed["low"] + step * np.frombuffer(data, np.uint8).reshape(packed["shape"])
+    scale = np.frombuffer(base64.b64decode(packed["scale"]), "<f4")
+    rows = np.frombuffer(data, "<i2").reshape(len(scale), -1) * scale[:, None]
+    return rows.reshape(packed["shape"])
+
+
+def test_packed_arrays_come_back():
+    values = np.random.default_rng(0).normal(size=(5, 7)) * np.logspace(-3, 3, 5)[:, None]
+    np.testing.assert_allclose(unpack(floats(values)), values, rtol=1e-6)
+    rough = unpack(rows_of_integers(values))
+    assert (np.abs(rough - values) <= 1.6e-5 * np.abs(values).max(1, keepdims=True)).all()
+    low, high = float(values.min()), float(values.max())
+    assert np.abs(unpack(bytes_between(values, low, high)) - values).max() <= (high - low) / 500
+    assert unpack(rows_of_integers(np.zeros((2, 3)))).tolist() == [[0] * 3] * 2
+
+
+def test_no_text_can_end_a_script():
+    text = as_json({"a": "</script><!--&\u2028"})
+    assert not set(text) & set("<>&\u2028")
+    assert json.loads(text) == {"a": "</script><!--&\u2028"}
+
+
+def test_every_source_of_the_page_is_joined():
+    assert sorted(SCRIPTS) == sorted(path.name for path in WEB.glob("*.js"))
+    for path in WEB.glob("*.js"):
+        assert "innerHTML" not in path.read_text(), path.name
+        assert "eval(" not in path.read_text(), path.name
+
+
+def test_terms_of_a_clip_sum_to_its_scores(small_atlas_run: Path):
+    main, store = piece(small_atlas_run, "main"), ra.open_store(small_atlas_run)
+    for row in (0, len(store) - 1):
+        found = piece(small_atlas_run, f"clip/{row}")
+        terms = unpack(found["terms"])
+        assert terms.shape == (len(found["answers"]), len(main["terms"]))
+        scores = store.embedding()[row] @ store.class_embeddings().T
+        for (code, score), own in zip(found["answers"], terms, strict=True):
+            assert score == pytest.approx(scores[code], abs=1e-5)
+            assert own.sum() == pytest.approx(score, abs=1e-4)
+        # for an MLP the joint head's own term holds its biases alone: heads carry the rest
+        assert np.abs(terms[:, -1]).max() < np.abs(terms[:, :-1]).sum()
+
+
+def test_responses_sum_to_the_coordinate(small_atlas_run: Path):
+    store = ra.open_store(small_atlas_run)
+    media = read_media(small_atlas_run, [str(i) for i in store.clips["id"]])
+    components = ComponentsOfRun(store)
+    checked = 0
+    for one in pointed_clips(components)[::7]:
+        response = media.response(str(one.head), one.component, one.row)
+        assert response is not None
+        coordinate = components[one.head].coordinates[one.row, one.component]
+        spread = np.sqrt(components[one.head].spectrum.eigenvalues[one.component])
+        assert response.sum() == pytest.approx(coordinate, abs=1e-3 * spread)
+        checked += 1
+    assert checked > 10
+
+
+def test_both_ends_share_no_clip_and_every_head_is_heard(small_atlas_run: Path):
+    components = ComponentsOfRun(ra.open_store(small_atlas_run))
+    for one in components.all():
+        for c in range(one.n_shown):
+            ends = one.ends(c)
+            assert not set(ends["+"]) & set(ends["-"])
+            along = one.coordinates[:, c]
+            assert along[ends["+"][0]] == along.max()
+            assert along[ends["-"][0]] == along.min()
+    pointed = pointed_clips(components)
+    few = most_pointed(pointed, 6)
+    assert len(few) == len(set(few)) == 6
+    firsts = {one.row for one in pointed if one.component == 0}
+    assert set(few) <= firsts
+
+
+def test_words_are_of_the_direction_that_the_clips_lie_on(small_atlas_run: Path):
+    components = ComponentsOfRun(ra.open_store(small_atlas_run))
+    words = words_of(components)
+    head = components.store.all_heads[-1]
+    assert len(words[str(head)]) == components[head].n_shown
+    assert words[str(head)][0]["+"].texts != words[str(head)][0]["-"].texts
+
+
+@pytest.mark.parametrize(
+    "sliders",
+    [
+        {"s3.b0.h1": [0.0]},
+        {"s3.b0.h0": [1.5, 0.2, 1.0, 2.0]},
+        {"s2": [0.5], "s3.b0.attention": [2]},
+    ],
+)
+def test_pieces_of_the_sliders_give_the_latents_of_python(
+    small_atlas_run: Path, sliders: dict[str, list[float]]
+):
+    parts = Contributions(ra.open_store(small_atlas_run))
+    latent = unpack(piece(small_atlas_run, "move/base")["latent"]).astype(np.float64)
+    stages = piece(small_atlas_run, "main")["move"]["stages"]
+    for name, (whole, *single) in sliders.items():
+        for site in stages.get(name, [name]):
+            found = piece(small_atlas_run, f"move/{site}")
+            if "whole" in found:
+                latent = latent + (whole - 1) * unpack(found["whole"])
+                continue
+            along, axes = unpack(found["along"]), unpack(found["axes"])
+            gains = np.full(len(along), whole)
+            gains[: len(single)] += np.array(single) - 1
+            latent = latent + (along.T * (gains - 1)) @ axes
+    expected = apply_direct(parts, gains_of_sliders(sliders, parts))
+    size = np.linalg.norm(expected, axis=1).mean()
+    assert np.abs(latent - expected).max() < 2e-4 * size
+    assert np.abs(expected - parts.latent).max() > 1e-3 * size
+
+
+def test_saved_sliders_are_read_and_presets_are_refused(small_atlas_run: Path, tmp_path: Path):
+    parts = Contributions(ra.open_store(small_atlas_run))
+    path = tmp_path / "sliders.json"
+    record = {"format": "residual-audio-sliders", "sliders": {"s3.b0.h0": [0.5]}, "presets": {}}
+    path.write_text(json.dumps(record))
+    assert gains_of_sliders(path, parts).gains["s3.b0.h0"].tolist() == [0.5]
+    path.write_text(json.dumps({**record, "presets": {"fitted": 1}}))
+    with pytest.raises(InputError, match="preset 'fitted'"):
+        gains_of_sliders(path, parts)
+    path.write_text("{}")
+    with pytest.raises(InputError, match="not a file of sliders"):
+        gains_of_sliders(path, parts)
+
+
+def test_the_answer_has_numbers_intervals_and_limits(small_atlas_run: Path):
+    answer = piece(small_atlas_run, "main")["answer"]
+    whole = " ".join(answer["found"])
+    assert "95% interval" in whole
+    assert "by chance" in whole
+    assert "Reweighting components" in whole
+    assert any("a class" in text for text in answer["limits"])
+    assert 3 <= len(answer["found"]) <= 5
+
+
+def test_an_atlas_without_sounds_says_what_is_missing(small_atlas_run: Path, tmp_path: Path):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for name in ("store", "tables"):
+        (bare / name).symlink_to(small_atlas_run / name)
+    made = write_atlas(bare, AtlasSettings(single_file=True))
+    assert any("no sounds" in line for line in made.missing)
+    assert [path.name for path in made.files] == ["index.html"]
+    assert made.page.read_text().count('data-piece="head/') == len(ra.open_store(bare).all_heads)
+    with pytest.raises(InputError, match="not a run folder"):
+        write_atlas(tmp_path / "nothing")
+
+
+def test_the_surface_shows_an_atlas(small_atlas_run: Path, tmp_path: Path):
+    made = ra.atlas(small_atlas_run, out=tmp_path / "one", single_file=True)
+    assert made.page.is_file()
+    assert made._repr_html_().startswith("<iframe srcdoc=")
+    assert "<script>" not in made._repr_html_()
+    assert callable(ra.atlas)
