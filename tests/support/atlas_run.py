@@ -37,7 +37,8 @@ HOSTILE = (
 
 def hostile(dataset: Dataset) -> Dataset:
     """The same sounds, with labels, captions and ids that would like to run a script."""
-    classes = {name: HOSTILE[i] for i, name in enumerate(dataset.classes)}
+    names = sorted({str(clip.label) for clip in dataset.clips})
+    classes = {name: HOSTILE[i] for i, name in enumerate(names)}
     clips = tuple(
         replace(
             clip,
@@ -53,7 +54,7 @@ def hostile(dataset: Dataset) -> Dataset:
     return replace(
         dataset,
         clips=clips,
-        classes=tuple(classes.values()),
+        classes=HOSTILE,
         make=lambda clip, rate: make(by_id[clip.id], rate),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -131,6 +132,20 @@ def capture(
     rows = [[name, f"{share:+.1%}"] for name, share in found["cost"].items()]
     title = f"over a plain pass of {found['forward_s_per_clip']:.4f} s a clip"
     print_table(["captured", "cost"], rows, title)
+
+
+@app.command("atlas")
+def atlas(
+    run: Annotated[Path, typer.Argument(help="Run folder with an atlas.")],
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Best of so many.")] = 5,
+    json: options.Json = False,
+) -> None:
+    """How quick RUN's atlas is in Chromium: opening it, a head's page, a step of a slider."""
+    from residual_audio.benchmarks.atlas import bench_atlas
+
+    with watching(json) as progress:
+        found = bench_atlas(run, repeats, progress)
+    _show(found, json)
 
 
 @app.command("kill")

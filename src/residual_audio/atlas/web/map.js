@@ -37,14 +37,21 @@
           list.map((m) => el('option', { value: m.key, selected: m.key === state.m }, m.label))))));
   }
 
+  // Whether a text has a word that begins with what is looked for: "rain" is not in "train".
+  function begins(text) {
+    const letters = text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+    const found = new RegExp(`(^|[^\\p{L}\\p{N}])${letters}`, 'iu');
+    return (t) => Boolean(t) && found.test(t);
+  }
+
   // Heads whose words, preferred class or end clips hold the words that are looked for.
   function fitting(query) {
     const text = (query || '').trim().toLowerCase();
     if (!text) return null;
     const { heads } = RA.main;
-    const has = (t) => t && t.toLowerCase().includes(text);
+    const has = begins(text);
     return heads.id.map((id, i) => id === text || heads.words[i].some(([w, grey]) => !grey && has(w)) ||
-      (heads.ends[i] || []).some(([label]) => has(label)) || has(heads.preferred && heads.preferred[i]));
+      heads.ends[i].some(([label, n]) => n > 1 && has(label)) || has(heads.preferred && heads.preferred[i]));
   }
 
   function cells(metric, scale, { range, lit, point, href }) {
@@ -125,5 +132,5 @@
           metric.about ? el('p', { class: 'quiet small-text' }, metric.about) : null, card)));
   }
 
-  RA.map = { view, cells, shown, fitting };
+  RA.map = { view, cells, shown, fitting, begins };
 })();

@@ -4,19 +4,19 @@
   const MOST = 8;
 
   function results(text) {
-    const query = text.trim().toLowerCase();
+    const query = text.trim().toLowerCase(), has = RA.map.begins(query);
     if (!query) return [];
     const { heads, clips } = RA.main, found = [];
     const lit = RA.map.fitting(query), n = lit.filter(Boolean).length;
     if (n) found.push({ label: `${n} heads on the map`, href: `#map?q=${encodeURIComponent(text.trim())}`, kind: 'map' });
     heads.id.forEach((id, i) => {
       if (!lit[i] || found.length > MOST) return;
-      const word = heads.words[i].find(([w, grey]) => !grey && w.toLowerCase().includes(query));
-      found.push({ label: id, note: word ? word[0] : (heads.ends[i].find(([l]) => l.toLowerCase().includes(query)) || [''])[0], href: `#${id}`, kind: 'head' });
+      const word = heads.words[i].find(([w, grey]) => !grey && has(w));
+      found.push({ label: id, note: word ? word[0] : (heads.ends[i].find(([l]) => has(l)) || [''])[0], href: `#${id}`, kind: 'head' });
     });
     let n_clips = 0;
     clips.id.forEach((id, i) => {
-      if (n_clips >= MOST || !(id.toLowerCase().includes(query) || (clips.label[i] || '').toLowerCase().includes(query))) return;
+      if (n_clips >= MOST || !(has(id) || has(clips.label[i]))) return;
       n_clips++;
       found.push({ label: clips.label[i] || id, note: id, href: `#clip/${i}`, kind: 'clip' });
     });

@@ -1,0 +1,43 @@
+"""One browser and two small runs for all tests of this folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from atlas_run import hostile, make_run
+from small_run import small_dataset
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[object]:
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        sync_playwright = None
+    if sync_playwright is None or CHROMIUM is None:
+        if os.environ.get("CI"):
+            pytest.fail("chromium and playwright are not here, and these tests do not skip in CI")
+        pytest.skip("chromium or playwright is not installed")
+    with sync_playwright() as play:
+        opened = play.chromium.launch(
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--autoplay-policy=no-user-gesture-required"],
+        )
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("browser") / "run")
+
+
+@pytest.fixture(scope="session")
+def hostile_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("hostile") / "run", hostile(small_dataset()), seed=1)

@@ -1,0 +1,222 @@
+"""The atlas in a browser, opened from the file system: seen, heard, moved; nothing leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import residual_audio as ra
+from residual_audio.direct.contributions import Contributions
+from residual_audio.direct.joint_arrays import joint_of
+from residual_audio.reweight.sliders import gains_of_sliders
+from residual_audio.reweight.terms import apply_direct
+
+pytestmark = pytest.mark.browser
+READABLE = (Path(__file__).parent / "readable.js").read_text()
+SCORES = "Array.from(RA.scores.values)"
+
+
+class Page:
+    """A page, with what went wrong on it and what it asked for elsewhere."""
+
+    def __init__(self, context: Any, run: Path, folder: str = "atlas") -> None:
+        self.url = (run / folder / "index.html").resolve().as_uri()
+        self.wrong: list[str] = []
+        self.left: list[str] = []
+        self.page = context.new_page()
+        self.page.on("console", lambda m: self.wrong.append(m.text) if m.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("request", self._asked)
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith(("file:", "data:", "blob:")):
+            self.left.append(request.url)
+
+    def go(self, address: str) -> Any:
+        if self.page.url.startswith(self.url):
+            self.page.evaluate("(to) => { location.hash = to }", address)
+        else:
+            self.page.goto(self.url + address)
+        ready = "(to) => decodeURI(document.querySelector('main').dataset.ready || '') === to"
+        self.page.wait_for_function(ready, arg=address)
+        return self.page
+
+
+@pytest.fixture
+def opened(browser: Any, run: Path) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1300, "height": 900})
+    page = Page(context, run)
+    yield page
+    context.close()
+    assert page.wrong == []
+    assert page.left == []
+
+
+def test_the_answer_comes_first_and_colours_follow_the_metric(opened: Page):
+    page = opened.go("#map")
+    assert "95% interval" in page.inner_text(".answer")
+    cells = page.locator("a.cell")
+    assert cells.count() == 19
+    colours = "() => [...document.querySelectorAll('a.cell')].map((c) => c.style.background)"
+    before = page.evaluate(colours)
+    page.select_option("#metric", "pr")
+    page.wait_for_function("() => document.querySelector('main').dataset.ready.includes('m=pr')")
+    assert page.evaluate(colours) != before
+    cells.nth(3).hover()
+    assert "Participation ratio" in page.inner_text(".about")
+    values = sorted(page.evaluate("RA.map.shown('pr').values"))
+    page.fill("input[aria-label='lowest value shown']", str(values[10]))
+    page.locator("input[aria-label='lowest value shown']").blur()
+    page.wait_for_function("() => document.querySelector('main').dataset.ready.includes('r=')")
+    assert 0 < page.locator("a.cell.out").count() < 19
+    page.go_back()
+    page.wait_for_function("() => !document.querySelector('main').dataset.ready.includes('r=')")
+    assert page.locator("a.cell.out").count() == 0
+
+
+def test_a_head_opens_by_click_key_and_permalink_and_is_heard(opened: Page):
+    page = opened.go("#map")
+    page.click('a.cell[data-id="s3.b0.h2"]')
+    page.wait_for_selector('main[data-path="s3.b0.h2"]')
+    assert page.inner_text("article h2").startswith("s3.b0.h2")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector('main[data-path="s3.b0.h3"]')
+    page.go_back()
+    page.wait_for_selector('main[data-path="s3.b0.h2"]')
+    page.wait_for_selector('.overlay[data-drawn="yes"]')
+    painted = """() => [...document.querySelectorAll('.overlay[data-drawn]')].some((c) =>
+      c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((v, i) =>
+        i % 4 === 3 && v > 60))"""
+    assert page.evaluate(painted)
+    page.locator("article h2").click()
+    page.keyboard.press("Space")
+    page.wait_for_function("() => document.querySelector('#player').currentTime > 0.05")
+    assert page.locator(".clip.playing").count() == 1
+    page.locator(".board button").first.hover()
+    assert "from time" in page.inner_text(".attention")
+
+
+def test_a_clip_says_which_heads_speak_for_an_answer(opened: Page):
+    page = opened.go("#clip/0")
+    assert "terms sum to" in page.inner_text("#speakers")
+    page.locator(".answer-row").nth(1).click()
+    assert page.locator(".answer-row").nth(1).get_attribute("aria-pressed") == "true"
+
+
+def python_scores(run: Path, sliders: dict[str, list[float]]) -> np.ndarray:
+    store = ra.open_store(run)
+    parts = Contributions(store)
+    latent = apply_direct(parts, gains_of_sliders(sliders, parts)) if sliders else parts.latent
+    joint = joint_of(store)(latent)
+    unit = joint / np.linalg.norm(joint, axis=1, keepdims=True)
+    texts = np.asarray(store.class_embeddings())
+    return unit @ (texts / np.linalg.norm(texts, axis=1, keepdims=True)).T
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "s3.b0.h1=0",
+        "s3.b0.h0=1.5,0.2,1,2",
+        "s2=0.5&s3.b0.attention=2&s1.b0.h0=-1",
+    ],
+)
+def test_sliders_give_what_python_gives(opened: Page, run: Path, query: str):
+    page = opened.go(f"#move?{query}")
+    pairs = [part.split("=") for part in query.split("&")]
+    expected = python_scores(run, {k: [float(x) for x in v.split(",")] for k, v in pairs})
+    found = np.array(page.evaluate(SCORES)).reshape(expected.shape)
+    assert np.abs(found - expected).max() < 1e-4
+    store = ra.open_store(run)
+    codes = [store.classes.index(label) for label in store.clips["label"]]
+    right = (expected.argmax(1) == codes).mean()
+    assert float(page.get_attribute("#accuracy", "data-value")) == pytest.approx(right, abs=1e-6)
+    assert np.abs(expected - python_scores(run, {})).max() > 1e-3
+
+
+def test_a_slider_moves_presets_apply_and_gains_are_kept(opened: Page, tmp_path: Path, run: Path):
+    page = opened.go("#move")
+    before = page.evaluate(SCORES)
+    page.locator("input[aria-label='gain of s3']").fill("0")
+    page.wait_for_function("() => location.hash.includes('s3=0')")
+    assert page.evaluate(SCORES) != before
+    page.click("text=Copy as Python")
+    code = page.get_attribute("button[data-copied]", "data-copied")
+    assert '{"s3":[0]}' in code
+    compile(code, "copied", "exec")
+    with page.expect_download() as download:
+        page.click("text=Save as a gains file")
+    saved = tmp_path / "sliders.json"
+    download.value.save_as(saved)
+    parts = Contributions(ra.open_store(run))
+    assert gains_of_sliders(saved, parts).gains["s3"].tolist() == [0.0]
+    opened.go("#move")
+    presets = [p["key"] for p in page.evaluate("RA.main.move.presets")]
+    assert presets
+    opened.go(f"#move?p={presets[0]}:1")
+    assert np.abs(np.array(page.evaluate(SCORES)) - np.array(before)).max() > 1e-4
+
+
+def test_search_finds_heads_and_clips_by_word(opened: Page):
+    page = opened.go("#map")
+    label = page.evaluate("RA.main.clips.label[0]")
+    page.keyboard.press("/")
+    page.keyboard.type(label)
+    page.wait_for_selector("#results a")
+    assert label in page.inner_text("#results")
+    page.keyboard.press("Escape")
+    opened.go(f"#map?q={label}")
+    fitting = page.evaluate("(q) => RA.map.fitting(q).filter(Boolean).length", label)
+    assert page.locator("a.cell.lit").count() == fitting
+    assert page.locator(".found").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_can_be_read_and_used_on_a_phone(browser: Any, run: Path, scheme: str):
+    context = browser.new_context(viewport={"width": 390, "height": 800}, color_scheme=scheme)
+    page = Page(context, run)
+    for address in ("#map", "#map?view=pair", "#s3.b0.h0", "#clip/1", "#clips", "#move"):
+        drawn = page.go(address)
+        assert drawn.evaluate(READABLE) == [], address
+        wide = drawn.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, f"{address} is {wide} pixels wider than a phone"
+    context.close()
+    assert page.wrong == []
+
+
+def test_two_runs_stand_side_by_side(browser: Any, run: Path, hostile_run: Path, tmp_path: Path):
+    ra.atlas(run, hostile_run, out=tmp_path / "atlas")
+    context = browser.new_context()
+    page = Page(context, tmp_path)
+    drawn = page.go("#map?mode=difference&m=pr")
+    values = drawn.evaluate("RA.map.shown('pr', 'difference').values")
+    assert all(value == pytest.approx(0, abs=1e-6) for value in values)  # the same sounds
+    assert page.go("#map").locator(".answer.two").count() == 1
+    context.close()
+    assert page.wrong == []
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_hostile_names_run_no_script(browser: Any, hostile_run: Path, single: bool, tmp_path: Path):
+    if single:
+        ra.atlas(hostile_run, out=tmp_path / "atlas", single_file=True)
+    context = browser.new_context()
+    page = Page(context, tmp_path if single else hostile_run)
+    for address in ("#map", "#s3.b0.h0", "#clip/0", "#clip/3", "#clips", "#move?s3=0"):
+        drawn = page.go(address)
+        drawn.wait_for_timeout(50)
+        assert drawn.evaluate("window.hurt") is None
+    assert any("<script>" in label for label in drawn.evaluate("RA.main.clips.label"))
+    drawn.evaluate("location.hash = '#<img src=x onerror=window.hurt=1>'")
+    drawn.wait_for_timeout(100)
+    assert drawn.evaluate("window.hurt") is None
+    policy = drawn.get_attribute("meta[http-equiv]", "content")
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    context.close()
+    assert page.wrong == []
+    assert page.left == []
