@@ -24,7 +24,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path, Rel
 
 
 def test_every_data_set_has_a_release_to_test_it_on() -> None:
-    assert {*dataset_names()} == {*RELEASES, "synthetic"}
+    assert {*dataset_names()} == {*RELEASES, "synthetic", "joined"}
 
 
 @pytest.mark.parametrize("name", dataset_names())
@@ -32,7 +32,7 @@ def test_card_says_what_a_user_needs(name: str) -> None:
     card = dataset_card(name)
     assert card.name == name
     assert all((card.title, card.licence, card.layout, card.download, card.group))
-    if name not in ("synthetic", "folder", "manifest"):
+    if name not in ("synthetic", "folder", "manifest", "joined"):
         assert card.url.startswith("https://")
         assert card.citation
 

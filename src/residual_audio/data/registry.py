@@ -29,6 +29,7 @@ MODULES: dict[str, str] = {
     "audiocaps": "audiocaps",
     "compa-order": "compa_order",
     "compa-attribute": "compa_attribute",
+    "joined": "joined",
 }
 
 
@@ -63,6 +64,8 @@ def load_dataset(name: str, root: str | Path | None = None, **options: Any) -> D
                 "sounds are the data set `folder`"
             )
         dataset = module.load(**options)
+    elif name == "joined" and root is None:  # what it is made from may need no folder
+        dataset = module.load(None, **options)
     else:
         if root is None:
             raise DatasetError(f"{name} needs a folder (root / --root). {module.CARD.download}")

@@ -14,9 +14,11 @@ import numpy as np
 
 from residual_audio.data.base import Card, Dataset, Pair, Wave
 from residual_audio.data.draws import Array, Draws
+from residual_audio.data.hashed import Part, check_part, pair_is_in
 from residual_audio.data.sounds import ALL, RATE_HZ, VERSION, Sound
 from residual_audio.data.sounds.kit import fade, samples
 from residual_audio.data.sounds.scene import Scene, describe, level, on_grid, qualified
+from residual_audio.data.wordings import ATTRIBUTES, frames_for, tell
 from residual_audio.errors import InputError
 from residual_audio.types import Clip
 
@@ -34,11 +36,6 @@ ORDERS = (
     "{0}, and {1} afterwards",
 )
 TOGETHER = ("{0} while {1} is heard", "{0} together with {1}", "{0} and {1} at the same time")
-ATTRIBUTES = {
-    "loudness": ("loud", "quiet"),
-    "pitch": ("high-pitched", "low-pitched"),
-    "pace": ("fast", "slow"),
-}
 BOTH = ("{0} and {1}", "{0} along with {1}", "there is {0} and there is {1}")
 
 CARD = Card(
@@ -59,6 +56,10 @@ CARD = Card(
         "kind": "classes, order or attribute",
         "classes": "only these classes (kind classes)",
         "triplets": "a third clip an item, both sounds at once (kind order)",
+        "class_pairs": "all, train or held-out: a fifth of the class pairs is never trained on "
+        "(kinds order and attribute)",
+        "wording": "of pairs: train, held-out, unordered, or a frame such as '{1} preceded by {0}' "
+        "(without it, a few plain ones)",
     },
 )
 
@@ -76,6 +77,8 @@ class Maker:
     sounds: tuple[Sound, ...] = ALL
     sides: int = 1
     """Clips of one item: 1, or 2 and 3 for pairs and triplets."""
+    class_pairs: Part = "all"
+    wording: str = ""
 
     def clip(self, index: int) -> Clip:
         if self.kind == "classes":
@@ -142,7 +145,11 @@ class Maker:
     def pair(self, item: int) -> Pair:
         first, second = self._two(item)
         draws = Draws(self.seed, self.kind, item, "words")
-        if self.kind == "order":
+        if self.wording:
+            attribute = self._attribute(item) if self.kind == "attribute" else ""
+            names = (first.noun,), (second.noun,)
+            said = [list(t) for t in tell(self.kind, attribute, self.wording, names, draws, 4)]
+        elif self.kind == "order":
             nouns = (first.noun, second.noun)
             frames = draws.some(ORDERS, 4)
             said = [
@@ -172,8 +179,11 @@ class Maker:
         return Pair(f"{item:07d}", tuple(c[0] for c in captions), clips)
 
     def _two(self, item: int) -> tuple[Sound, Sound]:
-        first, second = Draws(self.seed, self.kind, item, "which").some(self.sounds, 2)
-        return first, second
+        draws = Draws(self.seed, self.kind, item, "which")
+        while True:
+            first, second = draws.some(self.sounds, 2)
+            if pair_is_in(first.label, second.label, self.class_pairs):
+                return first, second
 
     def _attribute(self, item: int) -> str:
         first, second = self._two(item)
@@ -279,6 +289,8 @@ def load(
     kind: Kind = "classes",
     classes: str | Iterable[str] | None = None,
     triplets: bool = False,
+    class_pairs: str = "all",
+    wording: str = "",
 ) -> Dataset:
     """Procedural sounds; see `CARD.options`."""
     if kind not in ("classes", "order", "attribute"):
@@ -290,10 +302,10 @@ def load(
     if triplets and kind != "order":
         raise InputError(f"synthetic has triplets for kind order only, not for kind {kind}")
     sounds = ALL if classes is None else _chosen(classes)
-    if kind != "classes" and len(sounds) < 2:
-        raise InputError(f"kind {kind} needs at least two classes, not {len(sounds)}")
+    part = check_part(class_pairs, "class_pairs")
+    _check_pairs(kind, sounds, triplets, part, wording)
     sides = 1 if kind == "classes" else 3 if triplets else 2
-    maker = Maker(kind, seed, samples(duration_s), sounds, sides)
+    maker = Maker(kind, seed, samples(duration_s), sounds, sides, part, wording)
     items = -(-n_clips // sides)
     return Dataset(
         name="synthetic",
@@ -306,9 +318,30 @@ def load(
         recipe=(
             f"version={VERSION} kind={kind} seed={seed} samples={maker.n} sides={sides} "
             f"classes={','.join(sound.label for sound in sounds)}"
+            + (f" class_pairs={part}" if part != "all" else "")
+            + (f" wording={wording}" if wording else "")
         ),
         make=maker.wave,
     )
+
+
+def _check_pairs(
+    kind: Kind, sounds: Sequence[Sound], triplets: bool, part: Part, wording: str
+) -> None:
+    if kind == "classes":
+        if part != "all" or wording:
+            raise InputError("class_pairs and wording are for the kinds order and attribute")
+        return
+    labels = [sound.label for sound in sounds]
+    if not any(pair_is_in(a, b, part) for i, a in enumerate(labels) for b in labels[i + 1 :]):
+        raise InputError(
+            f"kind {kind} needs at least two classes that may stand together, not "
+            f"{len(sounds)} (class_pairs={part})"
+        )
+    if wording and triplets:
+        raise InputError("a wording is for pairs: triplets have captions of their own")
+    if wording not in ("", "unordered"):
+        frames_for(kind, "loudness", wording)
 
 
 def _chosen(classes: str | Iterable[str]) -> tuple[Sound, ...]:

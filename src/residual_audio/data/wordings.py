@@ -1,0 +1,176 @@
+"""Words for two sounds: which came first, which is louder, higher or nearer.
+
+In a frame {0} and {1} are the two sounds, {2} and {3} the same with their adjectives ("a loud
+dog", "a quiet bell"). Of order frames, {0} is the one that is heard first; of attribute frames, {0}
+is the one with the first adjective. The held-out frames are never trained on: they ask whether a
+model has learned what the words mean or only the frames. Half of the order frames name the later
+sound first, otherwise the place in the sentence would be enough.
+"""
+
+from __future__ import annotations
+
+import re
+
+from residual_audio.data.draws import Draws
+from residual_audio.data.sounds.scene import qualified
+from residual_audio.errors import InputError
+
+ORDER: dict[str, tuple[str, ...]] = {
+    "train": (
+        "{0} and then {1}",
+        "{0}, then {1}",
+        "first {0}, then {1}",
+        "{0} followed by {1}",
+        "{0} is followed by {1}",
+        "{0} before {1}",
+        "{0} comes before {1}",
+        "{0}, and {1} afterwards",
+        "{0}, after which {1} is heard",
+        "{0}, next {1}",
+        "{0} and finally {1}",
+        "{0} earlier, {1} later",
+        "{0} at the beginning, {1} at the end",
+        "it starts with {0} and ends with {1}",
+        "after {0}, {1}",
+        "after {0} comes {1}",
+        "once {0} is over, {1} is heard",
+        "{0} first, {1} second",
+        "{1} after {0}",
+        "{1} comes after {0}",
+        "{1} follows {0}",
+        "{1}, following {0}",
+        "before {1}, {0}",
+        "before {1} comes {0}",
+        "{1}, but first {0}",
+        "{1}, and earlier {0}",
+        "{1}, with {0} just before it",
+        "{1}, and before it {0}",
+        "{1}; prior to this, {0}",
+        "{1}, previously {0}",
+        "{1}, introduced by {0}",
+        "{1}, led in by {0}",
+        "{1}, but {0} beforehand",
+        "{1} at the end, {0} at the beginning",
+        "it ends with {1}, having started with {0}",
+        "{1} second, {0} first",
+    ),
+    "held-out": (
+        "{1}, and before that {0}",
+        "{1} preceded by {0}",
+        "{1}, with {0} leading up to it",
+        "{1} in the wake of {0}",
+        "{0} precedes {1}",
+        "{0} gives way to {1}",
+        "{0}, succeeded by {1}",
+        "it opens with {0} and closes with {1}",
+    ),
+}
+ATTRIBUTES: dict[str, tuple[str, str]] = {
+    "loudness": ("loud", "quiet"),
+    "pitch": ("high-pitched", "low-pitched"),
+    "distance": ("nearby", "distant"),
+    "pace": ("fast", "slow"),
+}
+QUALIFIED = {
+    "train": (
+        "{2} and {3}",
+        "{3} and {2}",
+        "{2} along with {3}",
+        "there is {2} and there is {3}",
+        "{3} together with {2}",
+        "{2} with {3}",
+    ),
+    "held-out": ("{2} as well as {3}", "{3} can be heard, and so can {2}"),
+}
+COMPARED: dict[str, dict[str, tuple[str, ...]]] = {
+    "loudness": {
+        "train": (
+            "{0} louder than {1}",
+            "{1} quieter than {0}",
+            "{0} is loud and {1} is quiet",
+            "{1} softly while {0} is loud",
+        ),
+        "held-out": ("{0} drowns out {1}", "{1} is fainter than {0}"),
+    },
+    "pitch": {
+        "train": (
+            "{0} higher than {1}",
+            "{1} lower than {0}",
+            "{0} at a high pitch and {1} at a low pitch",
+        ),
+        "held-out": ("{1} sounds deeper than {0}", "{0} sounds brighter than {1}"),
+    },
+    "distance": {
+        "train": (
+            "{0} closer than {1}",
+            "{1} farther away than {0}",
+            "{0} up close and {1} in the distance",
+            "{1} in the background, {0} close by",
+        ),
+        "held-out": ("{1} is more remote than {0}", "{0} near, {1} far off"),
+    },
+    "pace": {
+        "train": (
+            "{0} faster than {1}",
+            "{1} slower than {0}",
+            "{0} at a fast pace and {1} at a slow pace",
+        ),
+        "held-out": ("{0} is quicker than {1}", "{1} drags compared with {0}"),
+    },
+}
+UNORDERED = "{0} and {1}"
+"""What there is to say where neither order nor attributes are told."""
+
+Phrases = tuple[tuple[str, ...], tuple[str, ...]]
+"""What the first sound may be called, and the second; the first name of each is the plainest."""
+
+
+def frames_for(kind: str, attribute: str, wording: str) -> tuple[str, ...]:
+    """Frames of a wording: train, held-out, or one frame written out."""
+    if "{" in wording:
+        known = "{0}{1}" if kind == "order" else "{0}{1}{2}{3}"
+        fields = re.findall(r"\{.*?\}", wording)
+        if len(set(fields)) < 2 or any(name not in known for name in fields):
+            raise InputError(f"wording '{wording}': {{0}} and {{1}} stand for the two sounds")
+        return (wording,)
+    if wording not in ("train", "held-out"):
+        raise InputError(
+            f"wording '{wording}': give train, held-out, unordered, or a frame with {{0}} and {{1}}"
+        )
+    if kind == "order":
+        return ORDER[wording]
+    return QUALIFIED[wording] + COMPARED[attribute][wording]
+
+
+def tell(
+    kind: str, attribute: str, wording: str, phrases: Phrases, draws: Draws, n: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """`n` captions of each of two clips: of the pair, and of the pair with its sounds exchanged.
+
+    Caption k of one and caption k of the other have the same frame and the same names.
+    """
+    first, second = [], []
+    if wording == "unordered":
+        for _ in range(n):
+            names = draws.some([draws.pick(phrases[0]), draws.pick(phrases[1])], 2)
+            first.append(sentence(UNORDERED.format(*names)))
+        return tuple(first), tuple(first)
+    for frame in draws.some(frames_for(kind, attribute, wording), n):
+        # an adjective goes before the plain name only: "a loud dog", not "loud someone whistling"
+        plain = "{2}" in frame or "{3}" in frame
+        a, b = (names[0] if plain else draws.pick(names) for names in phrases)
+        if kind == "order":
+            said = frame.format(a, b), frame.format(b, a)
+        else:
+            up, down = ATTRIBUTES[attribute]
+            said = (
+                frame.format(a, b, qualified(a, up), qualified(b, down)),
+                frame.format(b, a, qualified(b, up), qualified(a, down)),
+            )
+        first.append(sentence(said[0]))
+        second.append(sentence(said[1]))
+    return tuple(first), tuple(second)
+
+
+def sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
