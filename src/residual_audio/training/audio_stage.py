@@ -21,6 +21,7 @@ from residual_audio.training.batches import Batch, Batches, all_texts
 from residual_audio.training.clips import Clips, front_end_spec
 from residual_audio.training.loop import Listener, generator, train
 from residual_audio.training.losses import (
+    at_most,
     cosine_distance,
     masked_mean,
     multi_positive,
@@ -86,7 +87,7 @@ class Learner(nn.Module):
 
     @property
     def scale(self) -> Tensor:
-        return self.log_scale.exp().clamp(max=MAX_SCALE)
+        return at_most(self.log_scale.exp(), MAX_SCALE)
 
     def audio(self, features: Tensor) -> tuple[Encoded, Tensor]:
         """Log-mels → encoded clips and unit vectors."""
@@ -116,6 +117,7 @@ class AudioTask:
     ) -> None:
         self.recipe, self.clips, self.seed = recipe.audio, clips, recipe.seed
         self.text_lr = text_lr
+        self.augmentation, self.text_anchor = recipe.audio.augment, recipe.audio.text_anchor
         self.module = Learner(recipe.audio, text, recipe.text.d_out, clips, recipe.seed)
         self.batches = Batches(recipe.audio, clips, recipe.seed, settings.batch_size)
         self.identity: dict[str, Any] = {
@@ -134,10 +136,10 @@ class AudioTask:
         self.probe = Probe(recipe.audio, clips)
         self.anchor = anchor
         if anchor is None and text_lr == 0:
-            self.anchor = self._tower_vectors()
+            self.anchor = self.tower_vectors()
 
     @torch.inference_mode()
-    def _tower_vectors(self) -> dict[str, Tensor]:
+    def tower_vectors(self) -> dict[str, Tensor]:
         texts = all_texts(self.recipe, self.clips)
         parts = [self.module.texts(texts[i : i + 256]) for i in range(0, len(texts), 256)]
         return dict(zip(texts, torch.cat(parts).clone(), strict=True))
@@ -166,7 +168,7 @@ class AudioTask:
         device = self.module.log_scale.device
         features = self.clips.features[batch.rows].float()
         mixed = augment(
-            features, batch.movable, self.recipe.augment, self.floor, generator(self.seed, 0, step)
+            features, batch.movable, self.augmentation, self.floor, generator(self.seed, 0, step)
         )
         encoded, audio = self.module.audio(mixed.features.to(device))
         n = len(batch.rows)
@@ -180,7 +182,7 @@ class AudioTask:
                 **self._teacher(encoded.latent.float(), batch, mixed, device),
             }
             if self.text_learns and self.anchor is not None:
-                parts["moved"] = self.recipe.text_anchor * moved
+                parts["moved"] = self.text_anchor * moved
             loss = torch.stack(list(parts.values())).sum()
         numbers = {key: float(value.detach()) for key, value in parts.items()}
         return loss, {**numbers, "scale": float(self.module.scale.detach())}
