@@ -21,7 +21,7 @@ from residual_audio.errors import InputError, ResidualAudioError
 from residual_audio.models.training_data import TrainingData
 from residual_audio.passes.loop import Hearing, Windows, hear
 from residual_audio.training.files import read_tensors, write_tensors
-from residual_audio.training.recipe import AudioRecipe, DataRecipe, Distillation
+from residual_audio.training.recipe import AudioRecipe, Distillation
 from residual_audio.training.texts import texts_by_clip
 from residual_audio.types import Clip
 
@@ -114,7 +114,7 @@ def load_clips(
             if clip.label is None and not texts:
                 raise InputError(f"'{clip.id}' of {dataset.name} has neither a label nor a text")
             rows.append((clip, source, texts))
-        parts.append(_features(part, dataset, usable, spec, cache, say))
+        parts.append(features_of(part.dataset, dataset, usable, spec, cache, say))
     at = {label: i for i, label in enumerate(classes)}
     labels = torch.tensor([-1 if c.label is None else at[c.label] for c, _, _ in rows])
     groups = [f"{source}/{clip.group or clip.id}" for clip, source, _ in rows]
@@ -133,20 +133,21 @@ def load_clips(
     )
 
 
-def _features(
-    part: DataRecipe,
+def features_of(
+    name: str,
     dataset: Dataset,
     clips: Sequence[Clip],
     spec: FrontEndSpec,
     cache: Path,
     say: Say | None,
 ) -> Tensor:
+    """Log-mels [clip, frame, mel] of one data set, from the cache where they are there."""
     key = f"{dataset.fingerprint()} {len(clips)} {sorted(spec.to_dict().items())}"
     path = cache / f"features-{hashlib.sha256(key.encode()).hexdigest()[:16]}.safetensors"
     if path.is_file():
         return read_tensors(path)["features"]
     if say is not None:
-        say(f"log-mels of {len(clips)} clips of {part.dataset}")
+        say(f"log-mels of {len(clips)} clips of {name}")
     front_end = LogMel(spec)
     out = torch.empty(
         len(clips), spec.count_frames(spec.n_samples), spec.n_mels, dtype=torch.float16
@@ -159,7 +160,7 @@ def _features(
     for waves, places in hear(clips, cut, Hearing(batch_size=1)):
         out[places] = front_end(waves).half()
     if not bool(torch.isfinite(out).all()):
-        raise ResidualAudioError(f"{part.dataset}: a log-mel is not finite")
+        raise ResidualAudioError(f"{name}: a log-mel is not finite")
     write_tensors(path, {"features": out})
     return out
 

@@ -98,6 +98,16 @@ class DataRecipe(_Strict):
     texts: tuple[TextFile, ...] = ()
 
 
+class PairData(_Strict):
+    """Compositional pairs of one data set."""
+
+    dataset: str
+    root: str | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+    share: float = Field(default=1.0, gt=0)
+    """Share of the items of each step, relative to the other data sets."""
+
+
 class Distillation(_Strict):
     """Vectors of another audio model for the clips: regression to its embedding and its logits."""
 
@@ -179,8 +189,40 @@ class TuneRecipe(_Strict):
     optimisation: Optimisation
 
 
+class ComposeRecipe(_Strict):
+    """A stage that teaches composition: ordinary batches beside pairs with exchanged captions."""
+
+    start: str | None = None
+    """A model folder to begin with, instead of what the stages before made."""
+    data: tuple[PairData, ...] = Field(min_length=1)
+    told: bool = True
+    """False: captions name both sounds and tell neither order nor attribute. Such a model differs
+    from its twin in nothing but whether it was taught to compose."""
+    validation: tuple[PairData, ...] = ()
+    """Pairs that are only looked at: settings are chosen on them."""
+    items: int = Field(default=16, ge=1)
+    """Items of each step, two clips each, beside the clips of the ordinary batch."""
+    captions: int = Field(default=2, ge=1)
+    """Captions of each clip in a step, in different wordings."""
+    contrast_weight: float = Field(default=0.5, ge=0)
+    """Weight of the symmetric loss among all clips and captions of the pairs."""
+    exchanged_weight: float = Field(default=1.0, ge=0)
+    """Weight of own against exchanged caption, and own against exchanged clip."""
+    spread_weight: float = Field(default=0.0, ge=0)
+    """Weight of spreading captions over the sphere."""
+    centroid_weight: float = Field(default=0.0, ge=0)
+    """Weight of taking out what all captions have in common."""
+    text_lr: float = Field(default=1.0, gt=0)
+    text_anchor: float = Field(default=1.0, ge=0)
+    """Weight of keeping class prompts and clips' own texts where they were before this stage."""
+    augment: Augmentation | None = None
+    """Of the ordinary batches; None: as in the audio stage. Of pairs, only gain and tilt vary."""
+    optimisation: Optimisation
+
+
 class Recipe(_Strict):
-    """A whole run: the text tower, the audio side, and a last stage that tunes them together."""
+    """A whole run: the text tower, the audio side, a stage that tunes them together, and one that
+    teaches composition."""
 
     name: str
     seed: int = 0
@@ -189,6 +231,7 @@ class Recipe(_Strict):
     text: TextRecipe = TextRecipe()
     audio: AudioRecipe = AudioRecipe()
     tune: TuneRecipe | None = None
+    compose: ComposeRecipe | None = None
 
 
 def recipe_names() -> tuple[str, ...]:

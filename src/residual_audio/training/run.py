@@ -1,8 +1,10 @@
-"""A whole training run in one folder that can be resumed: text tower, audio side, tuning together.
+"""A whole training run in one folder that can be resumed: text tower, audio side, tuning together,
+composition.
 
 With a sentence encoder, text tower and audio side learn the same space from it, independently of
 each other (on two machines, if need be); tuning lets them meet. Without one, the tower is learned
-together with the audio, from nothing.
+together with the audio, from nothing. Composition begins with a finished model: that of the stages
+before (`plain` in the run's folder), or any other.
 """
 
 from __future__ import annotations
@@ -22,17 +24,20 @@ from residual_audio.training.checkpoint import averaged
 from residual_audio.training.clips import (
     Clips,
     class_names,
+    front_end_spec,
     load_clips,
     open_datasets,
     trained_on,
 )
+from residual_audio.training.compose_stage import ComposeTask, load_tower_of, weights_of
 from residual_audio.training.loop import Listener
+from residual_audio.training.pair_data import load_pairs
 from residual_audio.training.recipe import Recipe
 from residual_audio.training.sentence import embed_sentences, into_space, sentence_space
 from residual_audio.training.text_stage import has_tower, load_tower, run_text_stage
 from residual_audio.training.texts import corpus, texts_by_clip
 
-STAGES = ("text", "audio", "tune")
+STAGES = ("text", "audio", "tune", "compose")
 
 
 def texts_to_learn(recipe: Recipe, root: Path) -> tuple[list[str], list[str]]:
@@ -60,7 +65,8 @@ def run_training(
 ) -> Path:
     """Train what the recipe says into `out`; returns the folder of what was made.
 
-    `stop_after` ends the audio stage early; run again to go on.
+    `stop_after` ends the audio stage early (or composition, where the run begins with it); run
+    again to go on.
     """
     if stage not in (*STAGES, "all"):
         raise InputError(f"no stage '{stage}'; there are: {', '.join(STAGES)}, all")
@@ -69,6 +75,26 @@ def run_training(
     asked = recipe.model_dump(mode="json")
     write_json(out / "run.json", collect(seed=recipe.seed, task="train", recipe=asked))
     torch.use_deterministic_algorithms(True, warn_only=True)
+    begins_there = recipe.compose is not None and recipe.compose.start is not None
+    if stage == "compose" or (stage == "all" and begins_there):
+        return compose(recipe, root, out, device, listener, stop_after, tensorboard)
+    made = _before_composition(recipe, root, out, device, stage, stop_after, listener, tensorboard)
+    if stage != "all" or recipe.compose is None or made.name != "plain":
+        return made
+    return compose(recipe, root, out, device, listener, None, tensorboard)
+
+
+def _before_composition(
+    recipe: Recipe,
+    root: Path,
+    out: Path,
+    device: torch.device,
+    stage: str,
+    stop_after: int | None,
+    listener: Listener,
+    tensorboard: bool,
+) -> Path:
+    finished = out / ("model" if recipe.compose is None else "plain")
     texts, needed = texts_to_learn(recipe, root)
     tower = None
     if stage in ("text", "all") or recipe.text.encoder is None:
@@ -98,7 +124,7 @@ def run_training(
     ):
         return _finish(recipe, task.module, out / "partial", tower)
     if recipe.tune is None or stage == "audio":
-        return _finish(recipe, task.module, out / "model", tower)
+        return _finish(recipe, task.module, finished, tower)
     if tower is None:
         raise InputError(f"'{out}' has no text tower yet: run the stage 'text' first")
     settings = recipe.tune.optimisation
@@ -106,7 +132,41 @@ def run_training(
     start = {k: v for k, v in task.module.state_dict().items() if not k.startswith("text.")}
     tuned.module.load_state_dict(start, strict=False)
     done = run_stage(tuned, settings, out / "tune", device, listener, None, tensorboard)
-    return _finish(recipe, tuned.module, out / ("model" if done else "partial"), None)
+    return _finish(recipe, tuned.module, finished if done else out / "partial", None)
+
+
+def compose(
+    recipe: Recipe,
+    root: Path,
+    out: Path,
+    device: torch.device,
+    listener: Listener,
+    stop_after: int | None,
+    tensorboard: bool,
+) -> Path:
+    """Teach a finished model composition."""
+    settings = recipe.compose
+    if settings is None:
+        raise InputError(f"recipe '{recipe.name}' has no stage 'compose'")
+    start = out / "plain" if settings.start is None else root / settings.start
+    if not (start / "config.json").is_file():
+        raise InputError(
+            f"no model '{start}' to begin composition with: run the stages before, or set "
+            "compose.start"
+        )
+    cache, spec = out / "cache", front_end_spec(recipe.audio)
+    clips = load_clips(recipe.audio, root, cache, recipe.seed, listener.say)
+    pairs = load_pairs(settings.data, spec, root, cache, listener.say, settings.told)
+    judged = None
+    if settings.validation:
+        judged = load_pairs(settings.validation, spec, root, cache, listener.say)
+    task = ComposeTask(recipe, settings, clips, pairs, judged, load_tower_of(start))
+    task.start_from(weights_of(start, task.module, clips))
+    listener.tell(f"{len(pairs)} compositional items, beginning with '{start.name}'")
+    done = run_stage(
+        task, settings.optimisation, out / "compose", device, listener, stop_after, tensorboard
+    )
+    return _finish(recipe, task.module, out / ("model" if done else "partial"), None)
 
 
 def _anchor(

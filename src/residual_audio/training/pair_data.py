@@ -1,0 +1,133 @@
+"""Compositional pairs to learn from: both clips of every item, and captions that part them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from residual_audio.audio.frontend import FrontEndSpec
+from residual_audio.data.registry import load_dataset
+from residual_audio.errors import InputError
+from residual_audio.training.batches import share_out
+from residual_audio.training.clips import Say, features_of
+from residual_audio.training.loop import generator
+from residual_audio.training.recipe import PairData
+
+
+@dataclass(frozen=True)
+class PairClips:
+    """Items of several data sets, one after the other."""
+
+    features: Tensor
+    """Log-mel, float16: [item, 2, frame, mel]."""
+    captions: list[tuple[tuple[str, ...], tuple[str, ...]]]
+    """Of each item, the captions of both clips; caption k of one is caption k of the other with
+    the sounds exchanged."""
+    sources: Tensor
+    """Which data set of the recipe an item is from."""
+    fingerprints: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.captions)
+
+
+def load_pairs(
+    parts: Sequence[PairData],
+    spec: FrontEndSpec,
+    root: Path,
+    cache: Path,
+    say: Say | None = None,
+    told: bool = True,
+) -> PairClips:
+    """Make every clip once, or read its log-mel from the cache; `told` as in the recipe."""
+    features, captions, sources, prints = [], [], [], []
+    for number, part in enumerate(parts):
+        place = None if part.root is None else root / part.root
+        data = load_dataset(part.dataset, place, **part.options)
+        pairs = [p for p in data.pairs if not any(c.id in data.missing for c in p.clips[:2])]
+        if not pairs:
+            raise InputError(f"'{part.dataset}' has no compositional pairs to learn from")
+        clips = [clip for pair in pairs for clip in pair.clips[:2]]
+        found = features_of(part.dataset, data, clips, spec, cache, say)
+        features.append(found.unflatten(0, (len(pairs), 2)))
+        if not told:  # the same sounds under other words
+            untold = load_dataset(part.dataset, place, **part.options | {"wording": "unordered"})
+            ids = {pair.id for pair in pairs}
+            pairs = [pair for pair in untold.pairs if pair.id in ids]
+        for pair in pairs:
+            first, second = (clip.captions for clip in pair.clips[:2])
+            aligned = len(first) == len(second)  # as this package makes them
+            captions.append(
+                (first, second) if aligned else ((pair.captions[0],), (pair.captions[1],))
+            )
+        sources += [number] * len(pairs)
+        prints.append(data.fingerprint())
+    return PairClips(torch.cat(features), captions, torch.tensor(sources), tuple(prints))
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """Items of one step: clip 2i and 2i + 1 are a pair, text (2i, k) and (2i + 1, k) too."""
+
+    features: Tensor
+    """[2 · item, frame, mel]"""
+    texts: list[str]
+    """2 · item · k texts, those of one clip next to each other."""
+    k: int
+
+    @property
+    def n_clips(self) -> int:
+        return len(self.features)
+
+    def positives(self) -> Tensor:
+        """[clip, text] every text that is said of a clip, whichever clip it was drawn for."""
+        own = [self.texts[i * self.k : (i + 1) * self.k] for i in range(self.n_clips)]
+        return torch.tensor([[text in mine for text in self.texts] for mine in own]).float()
+
+    def told_apart(self) -> Tensor:
+        """[item, k] False where both clips have the very same caption: nothing is exchanged."""
+        texts = [self.texts[i * self.k : (i + 1) * self.k] for i in range(self.n_clips)]
+        return torch.tensor(
+            [
+                [a != b for a, b in zip(texts[i], texts[i + 1], strict=True)]
+                for i in range(0, self.n_clips, 2)
+            ]
+        )
+
+
+class PairBatches:
+    """Every data set is gone through in a new order each epoch; shares decide how fast."""
+
+    def __init__(
+        self, parts: Sequence[PairData], pairs: PairClips, seed: int, n_items: int, k: int
+    ) -> None:
+        self.pairs, self.seed, self.k = pairs, seed, k
+        self.members = [(pairs.sources == s).nonzero().flatten() for s in range(len(parts))]
+        self.counts = share_out(n_items, [part.share for part in parts])
+        self._order = lru_cache(maxsize=2 * len(parts) + 2)(self._shuffled)
+
+    def _shuffled(self, source: int, epoch: int) -> Tensor:
+        members = self.members[source]
+        draw = generator(self.seed, 1000 + source, epoch)
+        return members[torch.randperm(len(members), generator=draw)]
+
+    def at(self, step: int) -> PairBatch:
+        rows = [
+            int(self._order(source, i // len(self.members[source]))[i % len(self.members[source])])
+            for source, count in enumerate(self.counts)
+            for i in range(step * count, (step + 1) * count)
+        ]
+        draw = generator(self.seed, 2, step)
+        texts: list[str] = []
+        for row in rows:
+            captions = self.pairs.captions[row]
+            order = torch.randperm(len(captions[0]), generator=draw).tolist()
+            chosen = [order[i % len(order)] for i in range(self.k)]
+            for said in captions:
+                texts += [said[i] for i in chosen]
+        return PairBatch(self.pairs.features[rows].flatten(0, 1).float(), texts, self.k)
