@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -285,4 +286,6 @@ def test_compa_takes_joined_pairs(
     with pytest.raises(SystemExit) as stopped:
         main()
     assert not stopped.value.code
-    assert len(list(tmp_path.glob("*.json"))) == 1
+    written = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
+    assert len(written) == 1
+    assert 0 <= written[0]["details"]["h_exchanged"] <= 1

@@ -126,8 +126,8 @@ def test_all_stages_run_and_the_model_loads(whole: Path) -> None:
     trained(whole)
     log = LineLog(whole / "compose" / "log.jsonl").read()
     assert [line["step"] for line in log] == list(range(1, STEPS + 1))
-    assert {"contrast", "exchanged", "classes", "moved"} <= log[0].keys()
-    assert not {"spread", "centroid"} & log[0].keys()
+    assert {"contrast", "exchanged", "audio_moved", "text_moved"} <= log[0].keys()
+    assert not {"spread", "centroid", "classes"} & log[0].keys()
     looks = LineLog(whole / "compose" / "tracking.jsonl").read()
     assert [look["step"] for look in looks] == [0, 3, 6]
     assert all(0 <= look["pairs_0_h"] <= look["pairs_0_f"] for look in looks)
@@ -143,11 +143,14 @@ def test_it_begins_with_the_model_before(whole: Path) -> None:
     assert float(task.module.scale.detach()) == pytest.approx(plain.logit_scale, rel=1e-5)
     for key, value in plain.head.state_dict().items():
         torch.testing.assert_close(task.module.state_dict()[f"head.{key}"], value)
-    assert task.anchor is not None
-    text, vector = next(iter(task.anchor.items()))
-    torch.testing.assert_close(vector, torch.tensor(plain.embed_text([text])[0]), atol=1e-5, rtol=0)
-    _, moved = task.text_vectors([text])
-    assert float(moved.detach()) == pytest.approx(0, abs=1e-5)
+    heard = task.encode(task.clips.features[:3].float(), ["rain", "a drum"])
+    for key in ("audio_moved", "text_moved"):
+        assert float(heard.held[key].detach()) == pytest.approx(0, abs=1e-4)
+    with torch.no_grad():
+        for parameter in task.module.parameters():
+            parameter.add_(0.1)
+    heard = task.encode(task.clips.features[:3].float(), ["rain", "a drum"])
+    assert all(float(value.detach()) > 1e-3 for value in heard.held.values())
 
 
 def test_resume_equals_uninterrupted(whole: Path, tmp_path: Path) -> None:
@@ -195,7 +198,7 @@ def test_a_batch_holds_both_clips_and_both_captions(tmp_path: Path) -> None:
     assert recipe.compose is not None
     pairs = load_pairs(recipe.compose.data, front_end_spec(recipe.audio), Path(), tmp_path)
     batches = PairBatches(recipe.compose.data, pairs, 0, 3, 2)
-    assert batches.counts == [2, 1]
+    assert batches.counts(0) == {0: 2, 1: 1}
     batch, again = batches.at(4), batches.at(4)
     assert batch.texts == again.texts
     assert torch.equal(batch.features, again.features)
@@ -226,6 +229,40 @@ def test_an_epoch_has_every_item_once(tmp_path: Path) -> None:
     batches = PairBatches(recipe.compose.data[:1], pairs, 0, 2, 1)
     first = {batches.at(step).texts[i] for step in range(2) for i in (0, 2)}
     assert len(first) == 4
+
+
+def test_plain_pairs_can_come_first(tmp_path: Path) -> None:
+    data = [PAIRS[0], PAIRS[1] | {"begins": 0.5}]
+    recipe = tiny_recipe(data=data)
+    assert recipe.compose is not None
+    pairs = load_pairs(recipe.compose.data, front_end_spec(recipe.audio), Path(), tmp_path)
+    batches = PairBatches(recipe.compose.data, pairs, 0, 4, 1, steps=10)
+    assert [batches.counts(step) for step in (0, 4, 5)] == [{0: 4}, {0: 4}, {0: 2, 1: 2}]
+    assert batches.at(4).n_clips == batches.at(5).n_clips == 8
+    late = [part.model_copy(update={"begins": 0.5}) for part in recipe.compose.data]
+    with pytest.raises(InputError, match="must begin at 0"):
+        PairBatches(late, pairs, 0, 4, 1)
+
+
+def test_frozen_parts_stay_as_they_are(whole: Path, tmp_path: Path) -> None:
+    trained(whole)
+    recipe = tiny_recipe(start=str(whole / "plain"), frozen=["encoder.stages.0", "text.tokens"])
+    run(recipe, tmp_path)
+    before = read_tensors(whole / "plain" / "model.safetensors")
+    after = read_tensors(tmp_path / "model" / "model.safetensors")
+    for key, value in before.items():
+        still = key.startswith(("encoder.stages.0", "text.tokens"))
+        if still:
+            assert torch.equal(value, after[key]), key
+    assert not torch.equal(
+        before["encoder.stages.1.0.qkv.weight"], after["encoder.stages.1.0.qkv.weight"]
+    )
+
+
+def test_ordinary_losses_can_be_learned_beside(whole: Path) -> None:
+    trained(whole)
+    _, parts = task_of(tiny_recipe(ordinary_weight=0.5), whole).loss(0)
+    assert {"classes", "pairs", "audio_moved", "text_moved", "exchanged"} <= parts.keys()
 
 
 def test_pairs_are_neither_moved_nor_mixed_nor_masked(

@@ -165,6 +165,8 @@ def _look_into(two: PairVectors) -> tuple[dict[str, list[Any]], dict[str, object
         "fails_by": list(sides),
     }
     return items, {
+        # how often everything is wrong: what H is for close pairs when captions are exchanged
+        "h_swap": float(metrics.outcomes(similarity[:, ::-1])["h"].mean()),
         "failures": asdict(_failures(sides, geometry)),
         "margins": {
             name: {"mean": float(values.mean()), "median": float(np.median(values))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,19 @@ class Learner(nn.Module):
         return nn.functional.normalize(self.text(texts).float(), dim=-1)
 
 
+@dataclass(frozen=True)
+class Heard:
+    """Clips and texts of one batch in the joint space."""
+
+    audio: Tensor
+    latent: Tensor
+    text: Tensor
+    held: dict[str, Tensor]
+    """Losses that hold vectors to where they should be."""
+    weight: float = 1.0
+    """Of all other losses of the batch."""
+
+
 class AudioTask:
     """Class prompts, own texts and the teacher, on augmented log-mels.
 
@@ -117,7 +131,7 @@ class AudioTask:
     ) -> None:
         self.recipe, self.clips, self.seed = recipe.audio, clips, recipe.seed
         self.text_lr = text_lr
-        self.augmentation, self.text_anchor = recipe.audio.augment, recipe.audio.text_anchor
+        self.augmentation = recipe.audio.augment
         self.module = Learner(recipe.audio, text, recipe.text.d_out, clips, recipe.seed)
         self.batches = Batches(recipe.audio, clips, recipe.seed, settings.batch_size)
         self.identity: dict[str, Any] = {
@@ -136,10 +150,10 @@ class AudioTask:
         self.probe = Probe(recipe.audio, clips)
         self.anchor = anchor
         if anchor is None and text_lr == 0:
-            self.anchor = self.tower_vectors()
+            self.anchor = self._tower_vectors()
 
     @torch.inference_mode()
-    def tower_vectors(self) -> dict[str, Tensor]:
+    def _tower_vectors(self) -> dict[str, Tensor]:
         texts = all_texts(self.recipe, self.clips)
         parts = [self.module.texts(texts[i : i + 256]) for i in range(0, len(texts), 256)]
         return dict(zip(texts, torch.cat(parts).clone(), strict=True))
@@ -150,6 +164,14 @@ class AudioTask:
 
     def lr_scale(self, name: str) -> float:
         return self.text_lr if name.startswith("text.") else 1.0
+
+    def encode(self, features: Tensor, texts: list[str]) -> Heard:
+        """Clips and texts of a batch, and what holds them to where they should be."""
+        encoded, audio = self.module.audio(features)
+        text, moved = self.text_vectors(texts)
+        anchored = self.text_learns and self.anchor is not None
+        held = {"moved": self.recipe.text_anchor * moved} if anchored else {}
+        return Heard(audio, encoded.latent.float(), text, held)
 
     def text_vectors(self, texts: list[str]) -> tuple[Tensor, Tensor]:
         """Unit vectors of texts, and how far they have moved from where they should be."""
@@ -170,19 +192,17 @@ class AudioTask:
         mixed = augment(
             features, batch.movable, self.augmentation, self.floor, generator(self.seed, 0, step)
         )
-        encoded, audio = self.module.audio(mixed.features.to(device))
         n = len(batch.rows)
-        vectors, moved = self.text_vectors([*batch.texts, *batch.prompts])
+        heard = self.encode(mixed.features.to(device), [*batch.texts, *batch.prompts])
         with torch.autocast(device.type, enabled=False):
             parts = {
                 "pairs": self.recipe.pairs_weight
-                * self._pairs(audio, vectors[:n], batch, mixed, device),
+                * self._pairs(heard.audio, heard.text[:n], batch, mixed, device),
                 "classes": self.recipe.classes_weight
-                * self._classes(audio, vectors[n:], batch, mixed, device),
-                **self._teacher(encoded.latent.float(), batch, mixed, device),
+                * self._classes(heard.audio, heard.text[n:], batch, mixed, device),
+                **self._teacher(heard.latent, batch, mixed, device),
             }
-            if self.text_learns and self.anchor is not None:
-                parts["moved"] = self.text_anchor * moved
+            parts = {key: heard.weight * value for key, value in parts.items()} | heard.held
             loss = torch.stack(list(parts.values())).sum()
         numbers = {key: float(value.detach()) for key, value in parts.items()}
         return loss, {**numbers, "scale": float(self.module.scale.detach())}

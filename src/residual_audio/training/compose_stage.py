@@ -5,10 +5,16 @@ each step also has both clips of some items ("a dog, then a bell", "a bell, then
 exchanged caption is an explicit negative of each clip, the exchanged clip one of each caption.
 Nothing that would change the answer is done to these clips: they are not rolled, stretched, shifted
 in pitch, masked, mixed or drowned in noise; only their level and tilt vary.
+
+What was learned before is kept by holding single clips and their texts to where the model put them
+when the stage began. That has no gradient at the start and little noise later, unlike the loss of
+a few clips against all classes.
 """
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +26,23 @@ from residual_audio.metrics.compa import outcomes
 from residual_audio.models import native
 from residual_audio.models.encoder import Encoder
 from residual_audio.models.text_small import SmallText
-from residual_audio.training.audio_stage import AudioTask, Learner
-from residual_audio.training.augment import colour
+from residual_audio.training.audio_stage import AudioTask, Heard, Learner
+from residual_audio.training.augment import augment, colour
 from residual_audio.training.clips import Clips
 from residual_audio.training.loop import generator
-from residual_audio.training.losses import centroid, exchanged, spread, symmetric_contrastive
+from residual_audio.training.losses import (
+    centroid,
+    cosine_distance,
+    exchanged,
+    spread,
+    symmetric_contrastive,
+)
 from residual_audio.training.pair_data import PairBatch, PairBatches, PairClips
 from residual_audio.training.recipe import ComposeRecipe, Recipe
 
 BATCH = 32
+PROMPTS_IN = 8
+"""Steps in which every class prompt has been held once."""
 
 
 class ComposeTask(AudioTask):
@@ -43,13 +57,17 @@ class ComposeTask(AudioTask):
         validation: PairClips | None,
         text: SmallText,
     ) -> None:
-        # the tower's own vectors, as it comes into this stage, are what it is held to
         super().__init__(recipe, clips, text, None, compose.optimisation, compose.text_lr)
         self.compose = compose
         self.augmentation = compose.augment or recipe.audio.augment
-        self.text_anchor = compose.text_anchor
+        self.before = self.module
         self.pair_batches = PairBatches(
-            compose.data, pairs, recipe.seed, compose.items, compose.captions
+            compose.data,
+            pairs,
+            recipe.seed,
+            compose.items,
+            compose.captions,
+            compose.optimisation.steps,
         )
         self.validation = validation
         self.identity |= {
@@ -58,12 +76,41 @@ class ComposeTask(AudioTask):
         }
 
     def start_from(self, state: dict[str, Tensor]) -> None:
-        """Weights of the stage before; its text vectors become those the tower is held to."""
+        """Weights of the stage before, which stay as what the model is held to."""
         self.module.load_state_dict(state)
-        self.anchor = self.tower_vectors()
+        self.before = copy.deepcopy(self.module).requires_grad_(False).eval()
+
+    def lr_scale(self, name: str) -> float:
+        return 0.0 if name.startswith(self.compose.frozen) else super().lr_scale(name)
+
+    def encode(self, features: Tensor, texts: list[str]) -> Heard:
+        """Clips and texts of an ordinary batch; both are held to what they were before."""
+        heard = super().encode(features, texts)
+        with torch.no_grad():
+            self.before.to(features.device)
+            audio, text = self.before.audio(features)[1], self.before.texts(texts)
+        held = {
+            "audio_moved": self.compose.audio_anchor * cosine_distance(heard.audio, audio),
+            "text_moved": self.compose.text_anchor * cosine_distance(heard.text, text),
+        }
+        return replace(heard, held=held, weight=self.compose.ordinary_weight)
+
+    def _kept(self, step: int) -> tuple[Tensor, dict[str, float]]:
+        """Only what holds clips and texts; of the class prompts, an eighth each step."""
+        batch = self.batches.at(step)
+        features = self.clips.features[batch.rows].float()
+        mixed = augment(
+            features, batch.movable, self.augmentation, self.floor, generator(self.seed, 0, step)
+        )
+        prompts = batch.prompts[step % PROMPTS_IN :: PROMPTS_IN]
+        device = self.module.log_scale.device
+        held = self.encode(mixed.features.to(device), [*batch.texts, *prompts]).held
+        return torch.stack(list(held.values())).sum(), {
+            k: float(v.detach()) for k, v in held.items()
+        }
 
     def loss(self, step: int) -> tuple[Tensor, dict[str, float]]:
-        ordinary, numbers = super().loss(step)
+        ordinary, numbers = super().loss(step) if self.compose.ordinary_weight else self._kept(step)
         batch = self.pair_batches.at(step)
         device = self.module.log_scale.device
         features = colour(batch.features, self.augmentation, generator(self.seed, 3, step))

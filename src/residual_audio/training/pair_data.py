@@ -104,11 +104,19 @@ class PairBatches:
     """Every data set is gone through in a new order each epoch; shares decide how fast."""
 
     def __init__(
-        self, parts: Sequence[PairData], pairs: PairClips, seed: int, n_items: int, k: int
+        self,
+        parts: Sequence[PairData],
+        pairs: PairClips,
+        seed: int,
+        n_items: int,
+        k: int,
+        steps: int = 1,
     ) -> None:
         self.pairs, self.seed, self.k = pairs, seed, k
+        self.parts, self.n_items, self.steps = parts, n_items, steps
+        if all(part.begins for part in parts):
+            raise InputError("compose.data: pairs of at least one data set must begin at 0")
         self.members = [(pairs.sources == s).nonzero().flatten() for s in range(len(parts))]
-        self.counts = share_out(n_items, [part.share for part in parts])
         self._order = lru_cache(maxsize=2 * len(parts) + 2)(self._shuffled)
 
     def _shuffled(self, source: int, epoch: int) -> Tensor:
@@ -116,10 +124,16 @@ class PairBatches:
         draw = generator(self.seed, 1000 + source, epoch)
         return members[torch.randperm(len(members), generator=draw)]
 
+    def counts(self, step: int) -> dict[int, int]:
+        """Data set → its items in a step; those that have not begun give their places away."""
+        there = [s for s, part in enumerate(self.parts) if step >= part.begins * self.steps]
+        shares = share_out(self.n_items, [self.parts[s].share for s in there])
+        return dict(zip(there, shares, strict=True))
+
     def at(self, step: int) -> PairBatch:
         rows = [
             int(self._order(source, i // len(self.members[source]))[i % len(self.members[source])])
-            for source, count in enumerate(self.counts)
+            for source, count in self.counts(step).items()
             for i in range(step * count, (step + 1) * count)
         ]
         draw = generator(self.seed, 2, step)

@@ -106,6 +106,8 @@ class PairData(_Strict):
     options: dict[str, Any] = Field(default_factory=dict)
     share: float = Field(default=1.0, gt=0)
     """Share of the items of each step, relative to the other data sets."""
+    begins: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the steps after which these pairs come in: plain ones can be learned first."""
 
 
 class Distillation(_Strict):
@@ -213,8 +215,15 @@ class ComposeRecipe(_Strict):
     centroid_weight: float = Field(default=0.0, ge=0)
     """Weight of taking out what all captions have in common."""
     text_lr: float = Field(default=1.0, gt=0)
-    text_anchor: float = Field(default=1.0, ge=0)
+    ordinary_weight: float = Field(default=0.0, ge=0)
+    """Weight of everything the audio stage learns by, on the ordinary batch; 0: its clips and texts
+    are only held where they were."""
+    audio_anchor: float = Field(default=2.0, ge=0)
+    """Weight of keeping ordinary clips where they were before this stage."""
+    text_anchor: float = Field(default=2.0, ge=0)
     """Weight of keeping class prompts and clips' own texts where they were before this stage."""
+    frozen: tuple[str, ...] = ()
+    """Beginnings of the names of parameters that stay as they are: `encoder.stages.0` …"""
     augment: Augmentation | None = None
     """Of the ordinary batches; None: as in the audio stage. Of pairs, only gain and tilt vary."""
     optimisation: Optimisation

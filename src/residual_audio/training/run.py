@@ -155,6 +155,9 @@ def compose(
             "compose.start"
         )
     cache, spec = out / "cache", front_end_spec(recipe.audio)
+    if not settings.ordinary_weight:  # then there is nothing to learn from a teacher
+        audio = recipe.audio.model_copy(update={"distil": None})
+        recipe = recipe.model_copy(update={"audio": audio})
     clips = load_clips(recipe.audio, root, cache, recipe.seed, listener.say)
     pairs = load_pairs(settings.data, spec, root, cache, listener.say, settings.told)
     judged = None
