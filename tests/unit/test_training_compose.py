@@ -15,6 +15,7 @@ from torch import Tensor
 from residual_audio.errors import InputError, StoreError
 from residual_audio.training.clips import front_end_spec, load_clips
 from residual_audio.training.compose_stage import ComposeTask, load_tower_of, weights_of
+from residual_audio.training.composition import beginning
 from residual_audio.training.files import LineLog, read_tensors
 from residual_audio.training.losses import at_most, centroid, exchanged, spread
 from residual_audio.training.pair_data import PairBatches, load_pairs
@@ -109,7 +110,8 @@ def task_of(recipe: Recipe, out: Path) -> ComposeTask:
     )
     plain = out / "plain"
     task = ComposeTask(recipe, recipe.compose, clips, pairs, None, load_tower_of(plain))
-    task.start_from(weights_of(plain, task.module, clips))
+    weights = weights_of(plain, task.module, clips)
+    task.start_from(weights, weights)
     return task
 
 
@@ -143,6 +145,7 @@ def test_it_begins_with_the_model_before(whole: Path) -> None:
     assert float(task.module.scale.detach()) == pytest.approx(plain.logit_scale, rel=1e-5)
     for key, value in plain.head.state_dict().items():
         torch.testing.assert_close(task.module.state_dict()[f"head.{key}"], value)
+    task.module.train()  # as the loop does
     heard = task.encode(task.clips.features[:3].float(), ["rain", "a drum"])
     for key in ("audio_moved", "text_moved"):
         assert float(heard.held[key].detach()) == pytest.approx(0, abs=1e-4)
@@ -188,6 +191,24 @@ def test_the_teachers_heads_are_fitted_to_a_finished_model(whole: Path, tmp_path
     guess = guess + fitted["distil_heads.embedding.bias"]
     target = task.clips.teacher["embedding"]
     assert (guess - target).square().mean() < 0.1 * target.var(0).mean()
+
+
+def test_one_kind_of_pairs_can_have_a_stage_before(whole: Path, tmp_path: Path) -> None:
+    """It begins with the plain model, composition with what it made; both are held to the plain."""
+    trained(whole)
+    order = tiny_recipe(start=str(whole / "plain"), data=PAIRS[:1]).compose
+    recipe = tiny_recipe().model_copy(update={"order": order})
+    assert run(recipe, tmp_path).name == "model"
+    assert beginning(recipe, "order", Path(), tmp_path) == (whole / "plain", whole / "plain")
+    assert beginning(recipe, "compose", Path(), tmp_path) == (
+        tmp_path / "ordered",
+        whole / "plain",
+    )
+    assert [(tmp_path / name).is_dir() for name in ("plain", "ordered", "order")] == [
+        False, True, True,
+    ]  # fmt: skip
+    log = LineLog(tmp_path / "compose" / "log.jsonl").read()
+    assert log[0]["audio_moved"] > 1e-4
 
 
 # what a step sees
@@ -378,7 +399,7 @@ def test_mistakes_in_a_recipe_are_named(tmp_path: Path) -> None:
         load_recipe("nano", ["compose.volume=1"])
     with pytest.raises(InputError, match="has no stage 'compose'"):
         run(tiny_recipe().model_copy(update={"compose": None}), tmp_path, stage="compose")
-    with pytest.raises(InputError, match="to begin composition with"):
+    with pytest.raises(InputError, match="to begin 'compose' with"):
         run(tiny_recipe(), tmp_path, stage="compose")
     with pytest.raises(InputError, match="no compositional pairs"):
         load_pairs(

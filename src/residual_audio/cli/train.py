@@ -20,7 +20,9 @@ def run(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder of the run; resumed if there.")
     ] = Path("train"),
-    stage: Annotated[str, typer.Option("--stage", help="text, audio, tune, compose, all.")] = "all",
+    stage: Annotated[
+        str, typer.Option("--stage", help="text, audio, tune, order, compose, all.")
+    ] = "all",
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="section.key=value laid over the recipe; may be repeated."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from residual_audio.models.encoder import Encoded
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import MLP, JointHead, Linear
 from residual_audio.models.text_small import SmallText
+from residual_audio.models.training_data import training_data_record
 from residual_audio.training.augment import Mixed, augment
 from residual_audio.training.batches import Batch, Batches, all_texts
-from residual_audio.training.clips import Clips, front_end_spec
+from residual_audio.training.clips import Clips, front_end_spec, trained_on
 from residual_audio.training.loop import Listener, generator, train
 from residual_audio.training.losses import (
     at_most,
@@ -324,3 +326,15 @@ def run_stage(
     return (
         train(task, settings, folder, device, listener.report, stop_after, board) == settings.steps
     )
+
+
+def finish(recipe: Recipe, learner: Learner, folder: Path, tower: SmallText | None) -> Path:
+    """The model of a finished stage, as the recipe wants it stored."""
+    shutil.rmtree(folder, ignore_errors=True)  # a model of an earlier, shorter sitting
+    extra = {
+        "trained": {"recipe": recipe.name, "seed": recipe.seed},
+        "trained_on": training_data_record(trained_on(recipe.audio)),
+    }
+    dtype = torch.float16 if recipe.weights == "float16" else torch.float32
+    save_model(learner, recipe.audio, folder, extra, tower, dtype)
+    return folder

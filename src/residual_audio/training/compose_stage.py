@@ -59,7 +59,8 @@ class ComposeTask(AudioTask):
     ) -> None:
         super().__init__(recipe, clips, text, None, compose.optimisation, compose.text_lr)
         self.compose = compose
-        self.augmentation = compose.augment or recipe.audio.augment
+        single = recipe.audio.augment.model_copy(update={"mix": 0.0, "cut": 0.0})
+        self.augmentation = compose.augment or single
         self.before = self.module
         self.pair_batches = PairBatches(
             compose.data,
@@ -75,10 +76,11 @@ class ComposeTask(AudioTask):
             "pairs": list(pairs.fingerprints),
         }
 
-    def start_from(self, state: dict[str, Tensor]) -> None:
-        """Weights of the stage before, which stay as what the model is held to."""
-        self.module.load_state_dict(state)
+    def start_from(self, state: dict[str, Tensor], held_to: dict[str, Tensor]) -> None:
+        """Weights to begin with, and those of the model that single sounds are held to."""
+        self.module.load_state_dict(held_to)
         self.before = copy.deepcopy(self.module).requires_grad_(False).eval()
+        self.module.load_state_dict(state)
 
     def lr_scale(self, name: str) -> float:
         return 0.0 if name.startswith(self.compose.frozen) else super().lr_scale(name)

@@ -225,7 +225,8 @@ class ComposeRecipe(_Strict):
     frozen: tuple[str, ...] = ()
     """Beginnings of the names of parameters that stay as they are: `encoder.stages.0` …"""
     augment: Augmentation | None = None
-    """Of the ordinary batches; None: as in the audio stage. Of pairs, only gain and tilt vary."""
+    """Of the ordinary batches; None: as in the audio stage, but nothing is mixed, since two sounds
+    at once or in turn are not to be held where they were. Of pairs, only gain and tilt vary."""
     optimisation: Optimisation
 
 
@@ -240,6 +241,8 @@ class Recipe(_Strict):
     text: TextRecipe = TextRecipe()
     audio: AudioRecipe = AudioRecipe()
     tune: TuneRecipe | None = None
+    order: ComposeRecipe | None = None
+    """A stage before composition that has plain pairs of one kind only, to begin with."""
     compose: ComposeRecipe | None = None
 
 

@@ -16,28 +16,19 @@ from torch import Tensor
 
 from residual_audio.errors import InputError
 from residual_audio.files import write_json
-from residual_audio.models.training_data import training_data_record
 from residual_audio.provenance import collect
-from residual_audio.training.audio_stage import AudioTask, Learner, run_stage, save_model
+from residual_audio.training import composition
+from residual_audio.training.audio_stage import AudioTask, finish, run_stage
 from residual_audio.training.batches import all_texts
 from residual_audio.training.checkpoint import averaged
-from residual_audio.training.clips import (
-    Clips,
-    class_names,
-    front_end_spec,
-    load_clips,
-    open_datasets,
-    trained_on,
-)
-from residual_audio.training.compose_stage import ComposeTask, load_tower_of, weights_of
+from residual_audio.training.clips import Clips, class_names, load_clips, open_datasets
 from residual_audio.training.loop import Listener
-from residual_audio.training.pair_data import load_pairs
 from residual_audio.training.recipe import Recipe
 from residual_audio.training.sentence import embed_sentences, into_space, sentence_space
 from residual_audio.training.text_stage import has_tower, load_tower, run_text_stage
 from residual_audio.training.texts import corpus, texts_by_clip
 
-STAGES = ("text", "audio", "tune", "compose")
+STAGES = ("text", "audio", "tune", *composition.STAGES)
 
 
 def texts_to_learn(recipe: Recipe, root: Path) -> tuple[list[str], list[str]]:
@@ -75,13 +66,20 @@ def run_training(
     asked = recipe.model_dump(mode="json")
     write_json(out / "run.json", collect(seed=recipe.seed, task="train", recipe=asked))
     torch.use_deterministic_algorithms(True, warn_only=True)
-    begins_there = recipe.compose is not None and recipe.compose.start is not None
-    if stage == "compose" or (stage == "all" and begins_there):
-        return compose(recipe, root, out, device, listener, stop_after, tensorboard)
-    made = _before_composition(recipe, root, out, device, stage, stop_after, listener, tensorboard)
-    if stage != "all" or recipe.compose is None or made.name != "plain":
-        return made
-    return compose(recipe, root, out, device, listener, None, tensorboard)
+    whole = stage == "all"
+    if stage not in composition.STAGES and not (whole and composition.begins_elsewhere(recipe)):
+        made = _before_composition(
+            recipe, root, out, device, stage, stop_after, listener, tensorboard
+        )
+        if not whole or made.name != "plain":
+            return made
+        stop_after = None  # it has done its part
+    stages = composition.stages_of(recipe) if whole else (stage,)
+    for name in stages:
+        made = composition.run(recipe, name, root, out, device, listener, stop_after, tensorboard)
+        if made.name == "partial":
+            break
+    return made
 
 
 def _before_composition(
@@ -94,7 +92,7 @@ def _before_composition(
     listener: Listener,
     tensorboard: bool,
 ) -> Path:
-    finished = out / ("model" if recipe.compose is None else "plain")
+    finished = out / ("plain" if composition.stages_of(recipe) else "model")
     texts, needed = texts_to_learn(recipe, root)
     tower = None
     if stage in ("text", "all") or recipe.text.encoder is None:
@@ -122,9 +120,9 @@ def _before_composition(
     elif not run_stage(
         task, recipe.audio.optimisation, out / "audio", device, listener, stop_after, tensorboard
     ):
-        return _finish(recipe, task.module, out / "partial", tower)
+        return finish(recipe, task.module, out / "partial", tower)
     if recipe.tune is None or stage == "audio":
-        return _finish(recipe, task.module, finished, tower)
+        return finish(recipe, task.module, finished, tower)
     if tower is None:
         raise InputError(f"'{out}' has no text tower yet: run the stage 'text' first")
     settings = recipe.tune.optimisation
@@ -132,44 +130,7 @@ def _before_composition(
     start = {k: v for k, v in task.module.state_dict().items() if not k.startswith("text.")}
     tuned.module.load_state_dict(start, strict=False)
     done = run_stage(tuned, settings, out / "tune", device, listener, None, tensorboard)
-    return _finish(recipe, tuned.module, finished if done else out / "partial", None)
-
-
-def compose(
-    recipe: Recipe,
-    root: Path,
-    out: Path,
-    device: torch.device,
-    listener: Listener,
-    stop_after: int | None,
-    tensorboard: bool,
-) -> Path:
-    """Teach a finished model composition."""
-    settings = recipe.compose
-    if settings is None:
-        raise InputError(f"recipe '{recipe.name}' has no stage 'compose'")
-    start = out / "plain" if settings.start is None else root / settings.start
-    if not (start / "config.json").is_file():
-        raise InputError(
-            f"no model '{start}' to begin composition with: run the stages before, or set "
-            "compose.start"
-        )
-    cache, spec = out / "cache", front_end_spec(recipe.audio)
-    if not settings.ordinary_weight:  # then there is nothing to learn from a teacher
-        audio = recipe.audio.model_copy(update={"distil": None})
-        recipe = recipe.model_copy(update={"audio": audio})
-    clips = load_clips(recipe.audio, root, cache, recipe.seed, listener.say)
-    pairs = load_pairs(settings.data, spec, root, cache, listener.say, settings.told)
-    judged = None
-    if settings.validation:
-        judged = load_pairs(settings.validation, spec, root, cache, listener.say)
-    task = ComposeTask(recipe, settings, clips, pairs, judged, load_tower_of(start))
-    task.start_from(weights_of(start, task.module, clips))
-    listener.tell(f"{len(pairs)} compositional items, beginning with '{start.name}'")
-    done = run_stage(
-        task, settings.optimisation, out / "compose", device, listener, stop_after, tensorboard
-    )
-    return _finish(recipe, task.module, out / ("model" if done else "partial"), None)
+    return finish(recipe, tuned.module, finished if done else out / "partial", None)
 
 
 def _anchor(
@@ -183,19 +144,3 @@ def _anchor(
     wanted = all_texts(recipe.audio, clips)
     vectors = into_space(embed_sentences(text.encoder, wanted, cache=folder), space)
     return dict(zip(wanted, torch.from_numpy(vectors), strict=True))
-
-
-def _finish(recipe: Recipe, learner: Learner, folder: Path, tower: object) -> Path:
-    import shutil
-
-    from residual_audio.models.text_small import SmallText
-
-    shutil.rmtree(folder, ignore_errors=True)  # a model of an earlier, shorter sitting
-    text = tower if isinstance(tower, SmallText) else None
-    extra = {
-        "trained": {"recipe": recipe.name, "seed": recipe.seed},
-        "trained_on": training_data_record(trained_on(recipe.audio)),
-    }
-    dtype = torch.float16 if recipe.weights == "float16" else torch.float32
-    save_model(learner, recipe.audio, folder, extra, text, dtype)
-    return folder

@@ -1,0 +1,101 @@
+"""The stages that teach composition: one thing alone first (`order`), then everything (`compose`).
+
+Order is told by nothing a model of single sounds has: both sides must find it, and neither gets a
+gradient before the other has. Few plain pairs of one kind get there in a hundred steps; many kinds
+in many wordings from the start did not. So a recipe may have a stage of its own for that.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from residual_audio.errors import InputError
+from residual_audio.training.audio_stage import finish, run_stage
+from residual_audio.training.clips import front_end_spec, load_clips, open_datasets
+from residual_audio.training.compose_stage import ComposeTask, load_tower_of, weights_of
+from residual_audio.training.loop import Listener
+from residual_audio.training.pair_data import load_pairs
+from residual_audio.training.recipe import ComposeRecipe, Recipe
+
+STAGES = ("order", "compose")
+
+
+def stages_of(recipe: Recipe) -> tuple[str, ...]:
+    """Those of the two that the recipe has."""
+    return tuple(name for name in STAGES if getattr(recipe, name) is not None)
+
+
+def begins_elsewhere(recipe: Recipe) -> bool:
+    """Whether composition begins with a model from outside the run."""
+    found = stages_of(recipe)
+    return bool(found) and settings_of(recipe, found[0]).start is not None
+
+
+def settings_of(recipe: Recipe, name: str) -> ComposeRecipe:
+    found = recipe.order if name == "order" else recipe.compose
+    if found is None:
+        raise InputError(f"recipe '{recipe.name}' has no stage '{name}'")
+    return found
+
+
+def beginning(recipe: Recipe, name: str, root: Path, out: Path) -> tuple[Path, Path]:
+    """The model a stage begins with, and the one that single sounds are held to: the model that
+    does not compose yet."""
+    settings, found = settings_of(recipe, name), stages_of(recipe)
+    outside = settings_of(recipe, found[0]).start
+    plain = out / "plain" if outside is None else root / outside
+    start = plain
+    if name != found[0]:
+        start = out / "ordered" if settings.start is None else root / settings.start
+    for folder in (start, plain):
+        if not (folder / "config.json").is_file():
+            raise InputError(
+                f"no model '{folder}' to begin '{name}' with: run the stages before, or set "
+                f"{found[0]}.start"
+            )
+    return start, plain
+
+
+def run(
+    recipe: Recipe,
+    name: str,
+    root: Path,
+    out: Path,
+    device: torch.device,
+    listener: Listener,
+    stop_after: int | None,
+    tensorboard: bool,
+) -> Path:
+    """One of the stages; returns the folder of the model it made."""
+    settings = settings_of(recipe, name)
+    start, plain = beginning(recipe, name, root, out)
+    recipe = _single_sounds(recipe, settings, root)
+    cache, spec = out / "cache", front_end_spec(recipe.audio)
+    clips = load_clips(recipe.audio, root, cache, recipe.seed, listener.say)
+    pairs = load_pairs(settings.data, spec, root, cache, listener.say, settings.told)
+    judged = None
+    if settings.validation:
+        judged = load_pairs(settings.validation, spec, root, cache, listener.say)
+    task = ComposeTask(recipe, settings, clips, pairs, judged, load_tower_of(start))
+    task.start_from(weights_of(start, task.module, clips), weights_of(plain, task.module, clips))
+    listener.tell(f"{len(pairs)} compositional items, beginning with '{start.name}'")
+    done = run_stage(
+        task, settings.optimisation, out / name, device, listener, stop_after, tensorboard
+    )
+    made = "model" if name == stages_of(recipe)[-1] else "ordered"
+    return finish(recipe, task.module, out / (made if done else "partial"), None)
+
+
+def _single_sounds(recipe: Recipe, settings: ComposeRecipe, root: Path) -> Recipe:
+    """Only labelled clips are held where they were: clips about order are what is to change.
+
+    Without ordinary losses there is nothing to learn from a teacher either.
+    """
+    audio = recipe.audio
+    labelled = zip(audio.data, open_datasets(audio, root), strict=True)
+    update: dict[str, object] = {"data": tuple(part for part, data in labelled if data.classes)}
+    if not settings.ordinary_weight:
+        update["distil"] = None
+    return recipe.model_copy(update={"audio": audio.model_copy(update=update)})
