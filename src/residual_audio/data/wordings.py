@@ -3,8 +3,9 @@
 In a frame {0} and {1} are the two sounds, {2} and {3} the same with their adjectives ("a loud
 dog", "a quiet bell"). Of order frames, {0} is the one that is heard first; of attribute frames, {0}
 is the one with the first adjective. The held-out frames are never trained on: they ask whether a
-model has learned what the words mean or only the frames. Half of the order frames name the later
-sound first, otherwise the place in the sentence would be enough.
+model has learned what the words mean or only the frames. Half of the many order frames name the
+later sound first; of the plain ones only one does, so there the place in the sentence says nearly
+all.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from residual_audio.data.sounds.scene import qualified
 from residual_audio.errors import InputError
 
 ORDER: dict[str, tuple[str, ...]] = {
-    "train": (
+    "plain": (
+        "{0} and then {1}",
+        "{0} followed by {1}",
+        "first {0}, then {1}",
+        "{0} before {1}",
+        "{1} after {0}",
+        "{0}, and {1} afterwards",
+    ),
+    "many": (
         "{0} and then {1}",
         "{0}, then {1}",
         "first {0}, then {1}",
@@ -72,7 +81,8 @@ ATTRIBUTES: dict[str, tuple[str, str]] = {
     "pace": ("fast", "slow"),
 }
 QUALIFIED = {
-    "train": (
+    "plain": ("{2} and {3}", "{2} along with {3}", "there is {2} and there is {3}"),
+    "many": (
         "{2} and {3}",
         "{3} and {2}",
         "{2} along with {3}",
@@ -84,7 +94,7 @@ QUALIFIED = {
 }
 COMPARED: dict[str, dict[str, tuple[str, ...]]] = {
     "loudness": {
-        "train": (
+        "many": (
             "{0} louder than {1}",
             "{1} quieter than {0}",
             "{0} is loud and {1} is quiet",
@@ -93,7 +103,7 @@ COMPARED: dict[str, dict[str, tuple[str, ...]]] = {
         "held-out": ("{0} drowns out {1}", "{1} is fainter than {0}"),
     },
     "pitch": {
-        "train": (
+        "many": (
             "{0} higher than {1}",
             "{1} lower than {0}",
             "{0} at a high pitch and {1} at a low pitch",
@@ -101,7 +111,7 @@ COMPARED: dict[str, dict[str, tuple[str, ...]]] = {
         "held-out": ("{1} sounds deeper than {0}", "{0} sounds brighter than {1}"),
     },
     "distance": {
-        "train": (
+        "many": (
             "{0} closer than {1}",
             "{1} farther away than {0}",
             "{0} up close and {1} in the distance",
@@ -110,7 +120,7 @@ COMPARED: dict[str, dict[str, tuple[str, ...]]] = {
         "held-out": ("{1} is more remote than {0}", "{0} near, {1} far off"),
     },
     "pace": {
-        "train": (
+        "many": (
             "{0} faster than {1}",
             "{1} slower than {0}",
             "{0} at a fast pace and {1} at a slow pace",
@@ -126,20 +136,21 @@ Phrases = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def frames_for(kind: str, attribute: str, wording: str) -> tuple[str, ...]:
-    """Frames of a wording: train, held-out, or one frame written out."""
+    """Frames of a wording: plain, many, held-out, or one frame written out."""
     if "{" in wording:
         known = "{0}{1}" if kind == "order" else "{0}{1}{2}{3}"
         fields = re.findall(r"\{.*?\}", wording)
         if len(set(fields)) < 2 or any(name not in known for name in fields):
             raise InputError(f"wording '{wording}': {{0}} and {{1}} stand for the two sounds")
         return (wording,)
-    if wording not in ("train", "held-out"):
+    if wording not in ORDER:
         raise InputError(
-            f"wording '{wording}': give train, held-out, unordered, or a frame with {{0}} and {{1}}"
+            f"wording '{wording}': give {', '.join(ORDER)}, unordered, or a frame with {{0}} and "
+            "{1}"
         )
     if kind == "order":
         return ORDER[wording]
-    return QUALIFIED[wording] + COMPARED[attribute][wording]
+    return QUALIFIED[wording] + COMPARED[attribute].get(wording, ())
 
 
 def tell(
