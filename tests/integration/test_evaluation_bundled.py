@@ -52,7 +52,9 @@ def test_compositions_have_scores_with_chance(nano: Any) -> None:
     assert result["h"].n == 12
     assert result["h"].value <= min(result["f"].value, result["g"].value)
     assert result["h"].chance == pytest.approx(1 / 6)
-    assert sum(result.details["failures"]["share"].values()) == pytest.approx(1)
+    assert result["h"].value > result["h"].chance  # it was taught to
+    failures = result.details["failures"]
+    assert sum(failures["share"].values()) == pytest.approx(1 if failures["n_failing"] else 0)
 
 
 def test_a_few_real_recordings(nano: Any, shared_dir: Path) -> None:
