@@ -1,8 +1,8 @@
 """The stages that teach composition: one thing alone first (`order`), then everything (`compose`).
 
 Order is told by nothing a model of single sounds has: both sides must find it, and neither gets a
-gradient before the other has. Few plain pairs of one kind get there in a hundred steps; many kinds
-in many wordings from the start did not. So a recipe may have a stage of its own for that.
+gradient before the other has. Plain pairs of one kind got there in a hundred steps; many kinds in
+many wordings from the start did not (`docs/nano.md`). So a recipe may have a stage for that.
 """
 
 from __future__ import annotations
