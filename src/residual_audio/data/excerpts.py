@@ -23,7 +23,7 @@ FAR_HZ, FAR_ECHO_S = 1800.0, 0.5
 
 
 @dataclass(frozen=True)
-class Joint:
+class Seam:
     """Everything about a clip that is not in the two recordings: the same in both of an item."""
 
     share: float
@@ -37,7 +37,7 @@ class Joint:
     early: int
 
     @classmethod
-    def draw(cls, draws: Draws) -> Joint:
+    def draw(cls, draws: Draws) -> Seam:
         return cls(
             share=draws.between(0.42, 0.58),
             fade_s=draws.between(0.05, 0.3),
@@ -48,7 +48,7 @@ class Joint:
         )
 
 
-def follow(waves: Sequence[Wave], rate_hz: int, n: int, joint: Joint, exchanged: bool) -> Wave:
+def follow(waves: Sequence[Wave], rate_hz: int, n: int, joint: Seam, exchanged: bool) -> Wave:
     """One recording, then the other, of `n` samples in all; exchanged: the other one first.
 
     Each keeps its length and its passage, so the two clips of an item hold the same sounds.
@@ -73,7 +73,7 @@ def follow(waves: Sequence[Wave], rate_hz: int, n: int, joint: Joint, exchanged:
 
 
 def lay_over(
-    waves: Sequence[Wave], rate_hz: int, n: int, joint: Joint, attribute: str, exchanged: bool
+    waves: Sequence[Wave], rate_hz: int, n: int, joint: Seam, attribute: str, exchanged: bool
 ) -> Wave:
     """Both recordings at once, the first louder, higher or nearer; exchanged: the second."""
     m = round((0.6 + 0.4 * (joint.share - 0.42) / 0.16) * n)

@@ -9,15 +9,15 @@ round. Everything follows from the seed and the names of the recordings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from residual_audio.data.base import Card, Dataset, Pair, Wave
 from residual_audio.data.draws import Draws
-from residual_audio.data.excerpts import ATTRIBUTES, Joint, follow, lay_over
+from residual_audio.data.excerpts import ATTRIBUTES, Seam, follow, lay_over
 from residual_audio.data.hashed import Part, check_part, pair_is_in, source_is_in
 from residual_audio.data.phrases import phrases_of
 from residual_audio.data.splits import group_of
@@ -63,7 +63,7 @@ class Item:
     clips: tuple[Clip, Clip]
     cell: int
     attribute: str
-    joint: Joint
+    joint: Seam
 
 
 @dataclass(frozen=True)
@@ -103,35 +103,43 @@ def _read(reader: _Reader, clip: Clip, sample_rate_hz: int) -> Wave:
     return reader.source.read(clip, sample_rate_hz)
 
 
-def load(
-    root: Path | None = None,
-    of: str = "esc50",
-    kind: Kind = "order",
-    folds: str | int | Sequence[int | str] | None = None,
-    n_items: int = 200,
-    seed: int = 0,
-    wording: str = "plain",
-    class_pairs: str = "all",
-    sources: str = "all",
-    attribute: str | None = None,
-    duration_s: float = 5.0,
-    of_options: dict[str, Any] | None = None,
-) -> Dataset:
-    """Items of two clips each; see `CARD.options`."""
-    _check(kind, n_items, wording, attribute, duration_s)
-    source = _labelled(root, of, folds, of_options or {})
-    parts = check_part(class_pairs, "class_pairs"), check_part(sources, "sources")
+@dataclass(frozen=True)
+class Options:
+    """What a data set of joined clips is told; see `CARD.options`."""
+
+    of: str = "esc50"
+    kind: Kind = "order"
+    folds: str | int | Sequence[int | str] | None = None
+    n_items: int = 200
+    seed: int = 0
+    wording: str = "plain"
+    class_pairs: str = "all"
+    sources: str = "all"
+    attribute: str | None = None
+    duration_s: float = 5.0
+    of_options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def load(root: Path | None = None, options: Options | None = None) -> Dataset:
+    """Items of two clips each."""
+    told = options or Options()
+    _check(told)
+    source = _labelled(root, told)
+    parts = check_part(told.class_pairs, "class_pairs"), check_part(told.sources, "sources")
     items = [
-        _item(kind, seed, cell, two, attribute)
-        for cell, two in choose(source, n_items, seed, *parts)
+        _item(told.kind, told.seed, cell, two, told.attribute)
+        for cell, two in choose(source, told.n_items, told.seed, *parts)
     ]
     if not items:
         raise DatasetError(
             f"no two recordings of {source.name} can be joined: it takes two classes and two "
-            f"sources (class_pairs={class_pairs}, sources={sources}, folds={folds})"
+            f"sources (class_pairs={told.class_pairs}, sources={told.sources}, folds={told.folds})"
         )
-    pairs = tuple(_pair(kind, item, wording, Draws(seed, kind, item.id, "words")) for item in items)
-    joiner = Joiner(source, {item.id: item for item in items}, duration_s)
+    pairs = tuple(
+        _pair(told.kind, item, told.wording, Draws(told.seed, told.kind, item.id, "words"))
+        for item in items
+    )
+    joiner = Joiner(source, {item.id: item for item in items}, told.duration_s)
     return Dataset(
         name="joined",
         root=source.root,
@@ -139,42 +147,38 @@ def load(
         card=CARD,
         pairs=pairs,
         recipe=(
-            f"version={VERSION} of={source.fingerprint()} kind={kind} seed={seed} "
-            f"wording={wording} class_pairs={class_pairs} sources={sources} "
-            f"attribute={attribute} duration_s={duration_s}"
+            f"version={VERSION} of={source.fingerprint()} kind={told.kind} seed={told.seed} "
+            f"wording={told.wording} class_pairs={told.class_pairs} sources={told.sources} "
+            f"attribute={told.attribute} duration_s={told.duration_s}"
         ),
         make=joiner.wave,
     )
 
 
-def _check(kind: str, n_items: int, wording: str, attribute: str | None, duration_s: float) -> None:
+def _check(told: Options) -> None:
+    kind, attribute = told.kind, told.attribute
     if kind not in ("order", "attribute"):
         raise InputError(f"joined has no kind '{kind}'; there are: order, attribute")
-    if n_items < 1:
-        raise InputError(f"{n_items} items make no sense: give 1 or more")
+    if told.n_items < 1:
+        raise InputError(f"{told.n_items} items make no sense: give 1 or more")
     if attribute is not None and (kind == "order" or attribute not in ATTRIBUTES):
         raise InputError(
             f"attribute '{attribute}' of kind {kind}: kind attribute has {', '.join(ATTRIBUTES)}"
         )
-    if not 1.0 <= duration_s <= 60.0:
-        raise InputError(f"joined clips of {duration_s} s: give 1 to 60 seconds")
-    if wording != "unordered":
-        frames_for(kind, attribute or "loudness", wording)
+    if not 1.0 <= told.duration_s <= 60.0:
+        raise InputError(f"joined clips of {told.duration_s} s: give 1 to 60 seconds")
+    if told.wording != "unordered":
+        frames_for(kind, attribute or "loudness", told.wording)
 
 
-def _labelled(
-    root: Path | None,
-    of: str,
-    folds: str | int | Sequence[int | str] | None,
-    options: dict[str, Any],
-) -> Dataset:
+def _labelled(root: Path | None, told: Options) -> Dataset:
     from residual_audio.data.registry import load_dataset
 
-    if of.partition(":")[0] == "joined":
+    if told.of.partition(":")[0] == "joined":
         raise InputError("joined clips cannot be joined again: name a labelled data set (of=esc50)")
-    source = load_dataset(of, root, **options)
-    if folds is not None:
-        wanted = folds.split(",") if isinstance(folds, str) else folds
+    source = load_dataset(told.of, root, **told.of_options)
+    if told.folds is not None:
+        wanted = told.folds.split(",") if isinstance(told.folds, str) else told.folds
         source = source.select(folds=[wanted] if isinstance(wanted, int) else wanted)
     if not source.classes:
         raise DatasetError(f"{source.name} has no labels to make captions of")
@@ -233,7 +237,7 @@ def _item(
     which = ""
     if kind == "attribute":
         which = attribute or Draws(seed, name, "attribute").pick(ATTRIBUTES)
-    return Item(name, clips, cell, which, Joint.draw(Draws(seed, kind, name, "joint")))
+    return Item(name, clips, cell, which, Seam.draw(Draws(seed, kind, name, "joint")))
 
 
 def _pair(kind: Kind, item: Item, wording: str, draws: Draws) -> Pair:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -51,7 +52,7 @@ def load_dataset(name: str, root: str | Path | None = None, **options: Any) -> D
     name, said = parse_name(name)
     options = {**said, **options}
     module = _module(name)
-    accepted = [p for p in inspect.signature(module.load).parameters if p != "root"]
+    accepted = _option_names(module)
     unknown = sorted(set(options) - set(accepted))
     if unknown:
         raise InputError(
@@ -64,8 +65,9 @@ def load_dataset(name: str, root: str | Path | None = None, **options: Any) -> D
                 "sounds are the data set `folder`"
             )
         dataset = module.load(**options)
-    elif name == "joined" and root is None:  # what it is made from may need no folder
-        dataset = module.load(None, **options)
+    elif name == "joined":  # what it is made from may need no folder
+        folder = None if root is None else Path(root).expanduser()
+        dataset = module.load(folder, module.Options(**options))
     else:
         if root is None:
             raise DatasetError(f"{name} needs a folder (root / --root). {module.CARD.download}")
@@ -80,6 +82,13 @@ def load_dataset(name: str, root: str | Path | None = None, **options: Any) -> D
             ) from None
     assert isinstance(dataset, Dataset)
     return dataset
+
+
+def _option_names(module: ModuleType) -> list[str]:
+    """Parameters of its `load`, or fields of its `Options` where they are many."""
+    if "options" in (parameters := inspect.signature(module.load).parameters):
+        return [field.name for field in fields(module.Options)]
+    return [name for name in parameters if name != "root"]
 
 
 def parse_name(text: str) -> tuple[str, dict[str, Any]]:

@@ -103,7 +103,7 @@ class Learner(nn.Module):
 
 
 @dataclass(frozen=True)
-class Heard:
+class HeardBatch:
     """Clips and texts of one batch in the joint space."""
 
     audio: Tensor
@@ -167,13 +167,13 @@ class AudioTask:
     def lr_scale(self, name: str) -> float:
         return self.text_lr if name.startswith("text.") else 1.0
 
-    def encode(self, features: Tensor, texts: list[str]) -> Heard:
+    def encode(self, features: Tensor, texts: list[str]) -> HeardBatch:
         """Clips and texts of a batch, and what holds them to where they should be."""
         encoded, audio = self.module.audio(features)
         text, moved = self.text_vectors(texts)
         anchored = self.text_learns and self.anchor is not None
         held = {"moved": self.recipe.text_anchor * moved} if anchored else {}
-        return Heard(audio, encoded.latent.float(), text, held)
+        return HeardBatch(audio, encoded.latent.float(), text, held)
 
     def text_vectors(self, texts: list[str]) -> tuple[Tensor, Tensor]:
         """Unit vectors of texts, and how far they have moved from where they should be."""

@@ -26,7 +26,7 @@ from residual_audio.metrics.compa import outcomes
 from residual_audio.models import native
 from residual_audio.models.encoder import Encoder
 from residual_audio.models.text_small import SmallText
-from residual_audio.training.audio_stage import AudioTask, Heard, Learner
+from residual_audio.training.audio_stage import AudioTask, HeardBatch, Learner
 from residual_audio.training.augment import augment, colour
 from residual_audio.training.clips import Clips
 from residual_audio.training.loop import generator
@@ -85,7 +85,7 @@ class ComposeTask(AudioTask):
     def lr_scale(self, name: str) -> float:
         return 0.0 if name.startswith(self.compose.frozen) else super().lr_scale(name)
 
-    def encode(self, features: Tensor, texts: list[str]) -> Heard:
+    def encode(self, features: Tensor, texts: list[str]) -> HeardBatch:
         """Clips and texts of an ordinary batch; both are held to what they were before."""
         heard = super().encode(features, texts)
         with torch.no_grad():

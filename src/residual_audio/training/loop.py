@@ -10,7 +10,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,7 +187,6 @@ def train(
     log, looks = LineLog(folder / "log.jsonl"), LineLog(folder / "tracking.jsonl")
     log.cut(step)
     looks.cut(step)
-    trained = [p for p in module.parameters() if p.requires_grad]
     marks = (
         {round(i * settings.steps / settings.snapshots) for i in range(1, settings.snapshots + 1)}
         if settings.snapshots
@@ -211,27 +210,9 @@ def train(
     begun = time.monotonic()
     with _asked_to_stop() as asked:
         while step < last:
-            rate = schedule(step, settings)
-            for optimiser in optimisers:
-                for group in optimiser.param_groups:
-                    group["lr"] = group["base_lr"] * rate
-            with autocast(device, settings.precision):
-                loss, parts = task.loss(step)
-            for optimiser in optimisers:
-                optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            norm = float(nn.utils.clip_grad_norm_(trained, settings.clip))
-            value = float(loss.detach())
-            if not math.isfinite(value) or not math.isfinite(norm):
-                raise ModelError(
-                    f"the loss is not finite at step {step}: lower the learning rate (lr) and "
-                    "start again in another folder"
-                )
-            for optimiser in optimisers:
-                optimiser.step()
+            numbers = _take_step(task, settings, optimisers, device, step)
             step += 1
             average.update(module, step)
-            numbers = {"loss": value, **parts, "grad_norm": norm, "rate": rate}
             log.write({"step": step, **{key: round(v, 6) for key, v in numbers.items()}})
             if board is not None:
                 board(step, numbers)
@@ -246,6 +227,35 @@ def train(
     module.load_state_dict(average.values)
     module.eval()
     return step
+
+
+def _take_step(
+    task: Task,
+    settings: Optimisation,
+    optimisers: Sequence[torch.optim.Optimizer],
+    device: torch.device,
+    step: int,
+) -> dict[str, float]:
+    """One step of all optimisers: the loss, its parts, and how large the gradient was."""
+    rate = schedule(step, settings)
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            group["lr"] = group["base_lr"] * rate
+        optimiser.zero_grad(set_to_none=True)
+    with autocast(device, settings.precision):
+        loss, parts = task.loss(step)
+    loss.backward()
+    trained = [p for p in task.module.parameters() if p.requires_grad]
+    norm = float(nn.utils.clip_grad_norm_(trained, settings.clip))
+    value = float(loss.detach())
+    if not math.isfinite(value) or not math.isfinite(norm):
+        raise ModelError(
+            f"the loss is not finite at step {step}: lower the learning rate (lr) and "
+            "start again in another folder"
+        )
+    for optimiser in optimisers:
+        optimiser.step()
+    return {"loss": value, **parts, "grad_norm": norm, "rate": rate}
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import soundfile
 
 from residual_audio.data.base import Dataset
 from residual_audio.data.draws import Draws
-from residual_audio.data.excerpts import LOUDER_DB, PITCH, Joint, excerpt, follow
+from residual_audio.data.excerpts import LOUDER_DB, PITCH, Seam, excerpt, follow
 from residual_audio.data.hashed import pair_is_in, source_is_in
 from residual_audio.data.phrases import ESC50, phrases_of
 from residual_audio.data.registry import load_dataset
@@ -173,7 +173,7 @@ def test_order_is_heard_and_exchanged(tones: Path) -> None:
 def test_the_cross_fade_keeps_the_power() -> None:
     rng = np.random.default_rng(0)
     waves = [rng.standard_normal(5 * RATE).astype(np.float32) for _ in range(2)]
-    joint = replace(Joint.draw(Draws(0)), balance_db=0.0, level_db=-20.0)
+    joint = replace(Seam.draw(Draws(0)), balance_db=0.0, level_db=-20.0)
     for exchanged in (False, True):
         wave = follow(waves, RATE, 3 * RATE, joint, exchanged)
         rms = np.sqrt(np.mean(wave.reshape(-1, RATE // 20) ** 2, axis=1))
@@ -290,4 +290,4 @@ def test_compa_takes_joined_pairs(
     assert not stopped.value.code
     written = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
     assert len(written) == 1
-    assert 0 <= written[0]["details"]["h_exchanged"] <= 1
+    assert 0 <= written[0]["details"]["h_swap"] <= 1
