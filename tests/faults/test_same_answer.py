@@ -10,8 +10,8 @@ import pytest
 import torch
 from tiny_model import tiny_model
 
-import residual_audio as ra
 from residual_audio.data.registry import load_dataset
+from residual_audio.extraction.extraction import extract
 from residual_audio.surface.model import Model
 
 CLIPS = [np.random.default_rng(i).normal(size=8000).astype(np.float32) / 10 for i in range(6)]
@@ -45,11 +45,11 @@ def test_a_model_in_training_mode_gives_the_same_and_is_left_as_it_was(model: Mo
 
 def test_extraction_with_a_model_in_training_mode(model: Model, tmp_path: Path) -> None:
     data = load_dataset("synthetic", n_clips=4, duration_s=1.0)
-    want = ra.extract(model, data, tmp_path / "a", device="cpu").store.embedding()
+    want = extract(model, data, tmp_path / "a", device="cpu").store.embedding()
     before = state(model)
     model.train()
     try:
-        found = ra.extract(model, data, tmp_path / "b", device="cpu").store.embedding()
+        found = extract(model, data, tmp_path / "b", device="cpu").store.embedding()
     finally:
         model.eval()
     assert np.array_equal(found, want)
@@ -63,7 +63,7 @@ def test_shards_are_the_same_bytes_for_one_and_two_threads(model: Model, tmp_pat
         for n in (1, 2, 3):
             torch.set_num_threads(n)
             out = tmp_path / str(n)
-            ra.extract(model, data, out, capture="all", device="cpu", shard_size=9)
+            extract(model, data, out, capture="all", device="cpu", shard_size=9)
     finally:
         torch.set_num_threads(before)
     for name in ("shard-00000.safetensors", "shard-00001.safetensors"):

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from tiny_model import tiny_model
 
-import residual_audio as ra
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import StoreError
+from residual_audio.extraction.extraction import extract
 from residual_audio.store import open_store
 from residual_audio.store.manifest import read_manifest, write_manifest
 from residual_audio.store.reader import Store
@@ -24,7 +24,7 @@ from residual_audio.store.verify import verify_store
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("made")
     dataset = load_dataset("synthetic", n_clips=9, duration_s=1.0)
-    ra.extract(tiny_model(), dataset, out, capture="all", shard_size=4, device="cpu")
+    extract(tiny_model(), dataset, out, capture="all", shard_size=4, device="cpu")
     return out / "store"
 
 
@@ -125,7 +125,7 @@ def test_a_signed_manifest_without_a_part_is_an_error(folder: Path, key: str) ->
 
 def test_manifest_of_another_store(folder: Path, tmp_path: Path) -> None:
     dataset = load_dataset("synthetic", n_clips=9, duration_s=1.0, seed=7)
-    ra.extract(tiny_model(), dataset, tmp_path / "b", capture="all", shard_size=4, device="cpu")
+    extract(tiny_model(), dataset, tmp_path / "b", capture="all", shard_size=4, device="cpu")
     shutil.copy(tmp_path / "b" / "store" / "manifest.json", folder)
     with pytest.raises(StoreError):
         read_everything(open_store(folder))
@@ -137,9 +137,7 @@ def test_extract_again_makes_damaged_shards_anew(folder: Path) -> None:
     data[-3] ^= 4
     (folder / "shard-00001.safetensors").write_bytes(data)
     dataset = load_dataset("synthetic", n_clips=9, duration_s=1.0)
-    again = ra.extract(
-        tiny_model(), dataset, folder.parent, capture="all", shard_size=4, device="cpu"
-    )
+    again = extract(tiny_model(), dataset, folder.parent, capture="all", shard_size=4, device="cpu")
     assert again.n_shards_made == 1
     assert {path.name: path.read_bytes() for path in folder.glob("*.safetensors")} == before
 
@@ -159,7 +157,7 @@ def test_a_store_of_the_first_schema_is_read_and_proved(folder: Path) -> None:
         read_everything(open_store(folder))
     dataset = load_dataset("synthetic", n_clips=9, duration_s=1.0)
     with pytest.raises(StoreError, match="earlier version"):
-        ra.extract(tiny_model(), dataset, folder.parent, capture="all", shard_size=4, device="cpu")
+        extract(tiny_model(), dataset, folder.parent, capture="all", shard_size=4, device="cpu")
 
 
 def test_json_with_nan_or_nested_without_end_is_refused(folder: Path) -> None:

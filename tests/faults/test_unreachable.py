@@ -11,9 +11,9 @@ import pytest
 import soundfile
 from tiny_model import tiny_model
 
-import residual_audio as ra
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import DatasetError
+from residual_audio.extraction import extraction
 from residual_audio.extraction.extraction import Extraction
 from residual_audio.progress import Progress
 from residual_audio.store.verify import verify_store
@@ -30,7 +30,7 @@ def write_sounds(root: Path, n: int) -> None:
 def extract(root: Path, out: Path, progress: Progress | None = None) -> Extraction:
     options = {} if progress is None else {"progress": progress}
     dataset = load_dataset("folder", root)
-    return ra.extract(
+    return extraction.extract(
         tiny_model(), dataset, out, shard_size=4, batch_size=2, n_threads=0, device="cpu", **options
     )
 
