@@ -32,6 +32,8 @@ from residual_audio.types import Head, HeardBefore, Site
 
 OPERATORS = "operators.safetensors"
 TEXTS = "texts.json"
+_HEADERS_MAX = 1024
+"""Headers of shards that are kept, of some 100 kB each."""
 
 
 def store_folder(path: str | Path) -> Path:
@@ -67,6 +69,7 @@ class Store:
         self.sites = tuple(Site(*site) for site in manifest["sites"])
         self._by_name = {str(site): site for site in self.sites}
         self._n_ok = {i: shard["n_ok"] for i, shard in enumerate(manifest["shards"])}
+        self._opened: dict[int, TensorFile] = {}
         self._listed = {str(entry["name"]): entry for entry in manifest["files"]}
 
     # --- clips
@@ -177,11 +180,20 @@ class Store:
         for index, n_ok in self._n_ok.items():
             if not n_ok:
                 continue
-            piece = listed_shard(self.folder, self.manifest, index)[name]
+            piece = self._shard(index)[name]
             if "packed_bits" in self.manifest["arrays"][name]:
                 piece = unpack(piece)
             yield shift_rows(piece, first) if name.endswith("_at") else piece
             first += n_ok
+
+    def _shard(self, index: int) -> TensorFile:
+        """A shard with its header proved, which is kept: it is asked for once an array."""
+        found = self._opened.get(index)
+        if found is None:
+            found = listed_shard(self.folder, self.manifest, index)
+            if len(self._opened) < _HEADERS_MAX:
+                self._opened[index] = found
+        return found
 
     def array(self, name: str, rows: Array | slice | None = None) -> Array:
         """An array by name, one row a clip (or only these rows)."""
