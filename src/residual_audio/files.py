@@ -203,7 +203,18 @@ def safetensors_bytes(
     from safetensors.numpy import save
 
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    return save(whole, dict(header) if header else None)
+    data = save(whole, dict(header) if header else None)
+    return _in_order(data) if header and len(header) > 1 else data
+
+
+def _in_order(data: bytes) -> bytes:
+    """The library writes several header strings in random order: the same content, other bytes."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    entries = json.loads(data[8:end])
+    strings = dict(sorted(entries.pop("__metadata__").items()))
+    text = json.dumps({"__metadata__": strings, **entries}, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + data[end:]
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> Path:

@@ -75,3 +75,17 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
         temporary.write_text("half").no_such_thing()  # type: ignore[attr-defined]
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_header_strings_are_in_one_order(tmp_path: Path) -> None:
+    from safetensors import safe_open
+
+    header = {f"key {i}": f"é {i}" for i in range(20)}
+    arrays = {"b": np.arange(3.0), "a": np.eye(2)}
+    made = {files.safetensors_bytes(arrays, dict(reversed(header.items()))) for _ in range(5)}
+    assert made == {files.safetensors_bytes(arrays, header)}
+    path = files.write_safetensors(tmp_path / "x.safetensors", arrays, header)
+    with safe_open(path, "numpy") as file:
+        assert file.metadata() == header
+        np.testing.assert_array_equal(file.get_tensor("b"), arrays["b"])
+        np.testing.assert_array_equal(file.get_tensor("a"), arrays["a"])

@@ -18,7 +18,7 @@ from safetensors.numpy import save
 
 from residual_audio import provenance
 from residual_audio.errors import InputError
-from residual_audio.files import write_bytes, write_json
+from residual_audio.files import write_bytes, write_json, write_safetensors
 from residual_audio.reweight.gains import check_gains, moved, n_gains
 from residual_audio.types import FloatArray, Gains, Spectrum
 
@@ -61,7 +61,7 @@ def save_gains(gains: Gains, path: Path) -> Path:
     }
     write_bytes(spectra_path(path), spectra)
     write_json(path.with_suffix(".json"), card)
-    write_bytes(path, save({"gains": flat}, header))
+    write_safetensors(path, {"gains": flat}, header)
     return path
 
 
