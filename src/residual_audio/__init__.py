@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from residual_audio.reweight.gain_files import save_gains as save_gains
     from residual_audio.store import Store as Store
     from residual_audio.store import open_store as open_store
-    from residual_audio.surface.atlas import atlas as atlas
+    from residual_audio.surface.atlas_view import atlas as atlas
     from residual_audio.surface.clap_embedder import ClapEmbedder as ClapEmbedder
     from residual_audio.surface.fitted import Adapted as Adapted
     from residual_audio.surface.fitted import adapt as adapt
@@ -86,7 +86,7 @@ _WHERE = {
     "ablate": "residual_audio.surface.inside",
     "adapt": "residual_audio.surface.fitted",
     "analyse": "residual_audio.surface.inside",
-    "atlas": "residual_audio.surface.atlas",
+    "atlas": "residual_audio.surface.atlas_view",
     "evaluate": "residual_audio.surface.measured",
     "extract": "residual_audio.surface.runs",
     "fold": "residual_audio.surface.folded",

@@ -11,15 +11,15 @@ import numpy as np
 
 from residual_audio import __version__
 from residual_audio.atlas.answer import answer_of
-from residual_audio.atlas.clips import Answers, ClipPages, answers_of, listing
-from residual_audio.atlas.comparison import other_piece
+from residual_audio.atlas.clip_pages import Answers, ClipPages, answers_of, listing
 from residual_audio.atlas.components import N_COMPONENTS, ComponentsOfRun, EndWords, words_of
-from residual_audio.atlas.heads import HeadPages
+from residual_audio.atlas.head_pages import HeadPages
 from residual_audio.atlas.media import MISSING, Media, read_media
 from residual_audio.atlas.move import base_piece, moved_rows, slider_units, unit_pieces
 from residual_audio.atlas.numbers import Number, as_piece, numbers_of
 from residual_audio.atlas.presets import presets_of
 from residual_audio.atlas.shelf import Shelf
+from residual_audio.atlas.two_runs import other_piece
 from residual_audio.errors import InputError
 from residual_audio.files import json_ready
 from residual_audio.progress import SILENT, Progress

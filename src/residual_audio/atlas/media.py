@@ -1,7 +1,7 @@
 """What a pass of the model left for the page: sounds, mel pictures and responses by patch.
 
 `RUN/atlas-data/` holds `listing.json`, `sounds/*.ogg` and `pictures.safetensors`; it is written by
-the run (`pipeline.listening`). Without it the page still opens, and says what is missing.
+the run (`pipeline.responses`). Without it the page still opens, and says what is missing.
 """
 
 from __future__ import annotations

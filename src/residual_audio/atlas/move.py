@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from residual_audio.atlas.clips import Answers
+from residual_audio.atlas.clip_pages import Answers
 from residual_audio.atlas.components import ComponentsOfRun, HeadComponents
-from residual_audio.atlas.packing import floats, rows_of_integers
+from residual_audio.atlas.packed import floats, rows_of_integers
 from residual_audio.direct.joint_arrays import joint_of
 from residual_audio.judge.of_store import rows_of
 from residual_audio.store import Store

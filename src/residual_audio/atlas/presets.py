@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from residual_audio.adaptation.divisions import folds_of
-from residual_audio.atlas.clips import Answers
+from residual_audio.atlas.clip_pages import Answers
 from residual_audio.atlas.components import ComponentsOfRun
 from residual_audio.atlas.move import Rows
-from residual_audio.atlas.packing import rows_of_integers
+from residual_audio.atlas.packed import rows_of_integers
 from residual_audio.direct.joint_arrays import joint_of
 from residual_audio.errors import ResidualAudioError
 from residual_audio.judge.of_store import clips_of

@@ -28,7 +28,7 @@ def run(
     quiet: options.Quiet = False,
 ) -> None:
     """Write RUN's head atlas: a static site that opens from the file system; no model is loaded."""
-    from residual_audio.surface.atlas import atlas
+    from residual_audio.surface.atlas_view import atlas
 
     with watching(quiet or json) as progress:
         made = atlas(run, other, out=out, single_file=single_file, progress=progress)

@@ -141,7 +141,7 @@ def atlas(
     json: options.Json = False,
 ) -> None:
     """How quick RUN's atlas is in Chromium: opening it, a head's page, a step of a slider."""
-    from residual_audio.benchmarks.atlas import bench_atlas
+    from residual_audio.benchmarks.browser import bench_atlas
 
     with watching(json) as progress:
         found = bench_atlas(run, repeats, progress)

@@ -136,7 +136,7 @@ def _listen_to(result: Result, seed: int) -> list[dict[str, Any]]:
 
 def listen_to_heads(at: Workshop) -> Done:
     """Sounds, pictures and responses by patch of the clips that heads point at."""
-    from residual_audio.pipeline.listening import write_listening
+    from residual_audio.pipeline.responses import write_listening
 
     written = write_listening(
         at.out,

@@ -14,7 +14,7 @@ import residual_audio as ra
 from residual_audio.atlas.build import AtlasSettings, write_atlas
 from residual_audio.atlas.components import ComponentsOfRun, most_pointed, pointed_clips, words_of
 from residual_audio.atlas.media import read_media
-from residual_audio.atlas.packing import bytes_between, floats, rows_of_integers
+from residual_audio.atlas.packed import bytes_between, floats, rows_of_integers
 from residual_audio.atlas.shelf import SCRIPTS, WEB, as_json
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError

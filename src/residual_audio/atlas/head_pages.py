@@ -12,7 +12,7 @@ import numpy.typing as npt
 from residual_audio.atlas.components import EndWords, HeadComponents
 from residual_audio.atlas.media import Media
 from residual_audio.atlas.numbers import fold_values
-from residual_audio.atlas.packing import bytes_between
+from residual_audio.atlas.packed import bytes_between
 from residual_audio.report.run_tables import MissingTable, Tables
 from residual_audio.store import Store
 from residual_audio.table import Table

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from residual_audio.atlas.media import Media
-from residual_audio.atlas.packing import bytes_between, rows_of_integers
+from residual_audio.atlas.packed import bytes_between, rows_of_integers
 from residual_audio.direct.contributions import Contributions
 from residual_audio.direct.joint_arrays import joint_of
 from residual_audio.store import Store
