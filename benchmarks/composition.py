@@ -114,7 +114,14 @@ def heads_result(
     """Effects of all heads, and how attribution ranks them against exact exchange of some pairs."""
     table = effects_table(run, split)
     scores = tuple(
-        Score(r["unit"], r["effect_by_gap"], r["effect_low"], r["effect_high"], r["n"], 0.0)
+        Score(
+            r["unit"],
+            r["effect_by_gap"],
+            r["effect_by_gap_low"],
+            r["effect_by_gap_high"],
+            r["n"],
+            0.0,
+        )
         for r in table.rows()
     )
     some = given.part(range(min(n_exact, len(given))))

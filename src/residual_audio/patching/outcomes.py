@@ -9,7 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from residual_audio.metrics.bootstrap import bootstrap_mean
-from residual_audio.metrics.uncertainty import Correlation, correlation, fdr, n_groups, sign_flip
+from residual_audio.metrics.uncertainty import (
+    Correlation,
+    correlation,
+    fdr,
+    interval,
+    n_groups,
+    sign_flip,
+)
 from residual_audio.patching.targets import Target
 from residual_audio.table import Table, from_rows
 from residual_audio.types import FloatArray, place_of
@@ -83,12 +90,16 @@ def effects_table(found: Interchanged, name: str, seed: int = 0) -> Table:
     effects = found.effects[:, used]
     mean, weighted = found.mean, found.weighted
     n = n_groups(int(used.sum()), groups[used]) if used.any() else 0
-    low = high = p = np.full(len(found.targets), np.nan)
+    low = high = gap_low = gap_high = p = np.full(len(found.targets), np.nan)
     if n >= 2:
-        draw = np.random.default_rng(seed)
-        low, high = bootstrap_mean(effects.T, rng=draw, groups=groups[used].tolist())
-        directed = (found.changes * np.sign(found.gap))[:, used]
-        p = sign_flip(directed.T, groups=groups[used].tolist(), seed=seed)
+        draw, own = np.random.default_rng(seed), groups[used].tolist()
+        low, high = bootstrap_mean(effects.T, rng=draw, groups=own)
+        directed, gaps = (found.changes * np.sign(found.gap))[:, used].T, np.abs(found.gap[used])
+        gap_low, gap_high = interval(
+            lambda counts: counts @ directed / (counts @ gaps)[:, None], len(gaps), groups=own,
+            seed=seed,
+        )  # fmt: skip
+        p = sign_flip(directed, groups=own, seed=seed)
     q = fdr(p)
     rows = [
         {
@@ -98,6 +109,8 @@ def effects_table(found: Interchanged, name: str, seed: int = 0) -> Table:
             "effect_low": float(low[i]),
             "effect_high": float(high[i]),
             "effect_by_gap": float(weighted[i]),
+            "effect_by_gap_low": float(gap_low[i]),
+            "effect_by_gap_high": float(gap_high[i]),
             "change": float(found.changes[i].mean()),
             "p": float(p[i]),
             "q": float(q[i]),

@@ -57,8 +57,7 @@ def set_curve(
         found = interchange(reporting, sets, way, progress=progress)
         table = effects_table(found, "curve", search.seed)
         for k, row in enumerate(table.rows()):
-            kept = ("effect", "effect_low", "effect_high", "effect_by_gap", "n", "n_groups")
-            numbers = {key: row[key] for key in kept}
+            numbers = {key: row[key] for key in row if key.startswith("effect") or key[0] == "n"}
             rows.append({"order": name, "units": k + 1, "added": order[k].name, **numbers})
     notes = (
         f"orders from {len(choosing)} exchanges, effects from {len(reporting)} others; "

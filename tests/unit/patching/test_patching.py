@@ -52,6 +52,8 @@ def test_the_function_gives_a_row_a_unit_with_intervals_and_q(model):
     assert set(found["n"]) == {5}
     assert (found["effect_low"] <= found["effect"]).all()
     assert (found["effect"] <= found["effect_high"]).all()
+    assert (found["effect_by_gap_low"] <= found["effect_by_gap"]).all()
+    assert (found["effect_by_gap"] <= found["effect_by_gap_high"]).all()
     assert (found["q"] >= found["p"]).all()
     one = ra.patching(model, clean[0], corrupt[0], texts=("a dog", "a car"), sample_rate=RATE)
     assert np.isnan(one["p"]).all()
@@ -182,3 +184,15 @@ def test_the_command_writes_tables_figures_and_a_result(tmp_path):
     assert (out / "figures" / "patching_heads.png").is_file()
     (tmp_path / "1a.wav").unlink()
     assert CliRunner().invoke(build(), [*call[:-5], "--method", "attribution"]).exit_code == 3
+
+
+def test_timemap_prints_and_draws_what_sums_to_the_score(tmp_path):
+    soundfile.write(tmp_path / "a.wav", sound(0, 5 * RATE), RATE)
+    out = tmp_path / "maps"
+    call = ["timemap", str(tmp_path / "a.wav"), "a dog", "rain", "--out", str(out), "--json"]
+    done = CliRunner().invoke(build(), call)
+    assert done.exit_code == 0, done.output
+    for one in json.loads(done.stdout)["maps"]:
+        assert sum(one["contribution"]) + one["rest"] == pytest.approx(one["score"], abs=1e-5)
+    assert (out / "time_map_a-dog.png").is_file()
+    assert (out / "time_map_rain.csv").is_file()
