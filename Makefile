@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint format types imports unit clean help
+.PHONY: demo test lint format types imports unit docs clean help
 
 help:
 	@echo "make demo    show the toolkit at work, offline (sets up .venv on first use)"
 	@echo "make test    lint, types, import contracts and tests"
+	@echo "make docs    build the documentation into site/, offline, links checked"
 	@echo "make format  format the code"
 
 demo: $(VENV)/.installed
@@ -33,6 +34,9 @@ imports: $(VENV)/.installed-dev
 unit: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
+docs: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e .
@@ -43,4 +47,4 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site
