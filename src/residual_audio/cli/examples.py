@@ -43,6 +43,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "reweight compare": ("reweight compare runs/mine --fold 1 --fold 2",),
     "reweight fit": ("reweight fit runs/mine --path network --root my-sounds --out gains",),
+    "reweight front": ("reweight front runs/mine --keep runs/reference",),
     "reweight retention": ("reweight retention runs/mine --root my-sounds",),
     "reweight transfer": ("reweight transfer gains runs/other",),
     "sweep": ("sweep runs/mine --trials 30",),
