@@ -47,22 +47,32 @@ MIN_GAP = 1e-4
 PLAIN = EmbeddingSettings(cache=False)
 
 
-def sets_of(root: Path, n_pairs: int) -> dict[str, Dataset]:
-    """Synthetic pairs of a seed nothing was trained on, and real ones of fold 4."""
+def sets_of(root: Path, n_pairs: int, wording: str) -> dict[str, Dataset]:
+    """Synthetic pairs of a seed nothing was trained on, and real ones of fold 4.
+
+    All in the same wordings: otherwise a difference between sets may be one of words, not sound.
+    """
     found = {}
     for kind in KINDS:
         found[f"synthetic-{kind}"] = load_dataset(
-            "synthetic", kind=kind, n_clips=2 * n_pairs, seed=977
+            "synthetic", kind=kind, n_clips=2 * n_pairs, seed=977, wording=wording
         )
         found[f"real-{kind}"] = load_dataset(
-            "joined", root, of="esc50", folds=4, kind=kind, n_items=n_pairs, seed=977
+            "joined",
+            root,
+            of="esc50",
+            folds=4,
+            kind=kind,
+            n_items=n_pairs,
+            seed=977,
+            wording=wording,
         )
     return found
 
 
 def tasks(args: argparse.Namespace) -> Iterator[Result]:
     """One result after the other; each is written as soon as it is there."""
-    data = sets_of(args.root, args.pairs)
+    data = sets_of(args.root, args.pairs, args.wording)
     esc50 = load_dataset("esc50", args.root).select(folds=[4])
     for given in args.model:
         label, _, name = given.partition("=")
@@ -236,6 +246,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", action="append", required=True, help="label=name or folder")
     parser.add_argument("--root", type=Path, required=True, help="ESC-50 with fold 4")
     parser.add_argument("--out", type=Path, default=Path("docs/results/composition"))
+    parser.add_argument("--wording", default="plain", help="plain, many, held-out, or a frame")
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--exact", type=int, default=8, help="exchanges that are also run exactly")
     parser.add_argument("--heads", type=int, default=10, help="heads that are taken out together")
