@@ -51,14 +51,14 @@ class FrontPoint(TypedDict):
 
 
 @dataclass(frozen=True)
-class Family:
+class FrontFamily:
     """Edits that one number leads through."""
 
     name: str
     edits: Callable[[Problem, Split], dict[float, Gains]]
 
 
-def held(keep: Sequence[str]) -> Family:
+def held(keep: Sequence[str]) -> FrontFamily:
     """Unbounded gains, the references held more and more loosely."""
 
     def edits(problem: Problem, split: Split) -> dict[float, Gains]:
@@ -75,14 +75,14 @@ def held(keep: Sequence[str]) -> Family:
             out[hold] = terms.gains(torch.from_numpy(1.0 + x).float(), problem.about)
         return out
 
-    return Family("references held", edits)
+    return FrontFamily("references held", edits)
 
 
 FRONT_STRENGTH = 1e-2
 """Of the ridge under the hold, as a share of the one that lets nothing move."""
 
 
-def bounded() -> Family:
+def bounded() -> FrontFamily:
     """Few gains within wider and wider bounds."""
 
     def edits(problem: Problem, split: Split) -> dict[float, Gains]:
@@ -96,10 +96,10 @@ def bounded() -> Family:
             out[largest] = terms.gains(values, problem.about)
         return out
 
-    return Family("largest gain", edits)
+    return FrontFamily("largest gain", edits)
 
 
-def blended(name: str, method: ResiDual) -> Family:
+def blended(name: str, method: ResiDual) -> FrontFamily:
     """Finished gains between the identity and all of them."""
 
     def edits(problem: Problem, split: Split) -> dict[float, Gains]:
@@ -107,10 +107,10 @@ def blended(name: str, method: ResiDual) -> Family:
         assert gains is not None
         return {amount: blend(gains, amount) for amount in BLENDS}
 
-    return Family(f"blend of {name}", edits)
+    return FrontFamily(f"blend of {name}", edits)
 
 
-def families(keep: Sequence[str]) -> list[Family]:
+def families(keep: Sequence[str]) -> list[FrontFamily]:
     """What the front shows."""
     return [
         held(keep),
@@ -126,7 +126,7 @@ def front(
     keep: Sequence[str],
     *,
     how: Division | None = None,
-    among: Sequence[Family] | None = None,
+    among: Sequence[FrontFamily] | None = None,
     progress: Progress = SILENT,
 ) -> list[FrontPoint]:
     """Every point of every family, scored on the test parts and on held-out reference clips."""

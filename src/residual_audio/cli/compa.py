@@ -48,7 +48,7 @@ def run(
     from residual_audio.results import result_to_dict, write_result
 
     sets = []
-    part = inputs.Part(None, limit, sample, seed)
+    part = inputs.ClipChoice(None, limit, sample, seed)
     if root and not dataset:
         raise InputError("--root needs to know what lies there: -d compa-order or compa-attribute")
     dataset = dataset or ["synthetic"]

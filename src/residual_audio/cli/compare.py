@@ -52,7 +52,7 @@ def run(
         [options.name_dataset(dataset, root)],
         [root] if root else None,
         data_option,
-        inputs.Part(fold, limit, sample, seed),
+        inputs.ClipChoice(fold, limit, sample, seed),
     )
     chosen = find_prompts(prompts or ["dataset"], data.template)
     how = EmbeddingSettings(long, batch_size, cache=not no_cache)

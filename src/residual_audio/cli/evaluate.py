@@ -57,7 +57,9 @@ def run(
     from residual_audio.evaluation.zero_shot import evaluate_zero_shot
     from residual_audio.results import result_to_dict, write_result
 
-    sets = inputs.load_datasets(dataset, root, data_option, inputs.Part(fold, limit, sample, seed))
+    sets = inputs.load_datasets(
+        dataset, root, data_option, inputs.ClipChoice(fold, limit, sample, seed)
+    )
     how = EmbeddingSettings(long, batch_size, cache=not no_cache)
     results, paths = [], []
     for loaded in inputs.load_models(model, device):

@@ -69,7 +69,7 @@ def run(
     Continues where a stopped run left off. Exit code 3: done, but some clips were skipped.
     """
     from residual_audio.data.registry import load_dataset
-    from residual_audio.data.remembered import Source, remember_source
+    from residual_audio.data.remembered import RunSource, remember_source
     from residual_audio.extraction.extraction import extract
     from residual_audio.extraction.summary import summarise
 
@@ -96,7 +96,7 @@ def run(
             progress=progress,
             sample={"n_maps": n_maps, "n_token_clips": n_token_clips},
         )
-    remember_source(out, Source(whole.name, root, given))
+    remember_source(out, RunSource(whole.name, root, given))
     summary = summarise(found, out)
     if json:
         print_json(summary)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Part:
+class ClipChoice:
     """Which clips of a data set are used."""
 
     folds: Sequence[str] | None = None
@@ -36,7 +36,7 @@ def load_datasets(
     names: Sequence[str] | None,
     roots: Sequence[Path] | None,
     data_options: list[str] | None,
-    part: Part,
+    part: ClipChoice,
 ) -> list[tuple[Dataset, str]]:
     """Data sets with the name of the part that is used."""
     from residual_audio.data.registry import dataset_card, load_dataset

@@ -120,3 +120,22 @@ def parse_data_options(given: list[str] | None) -> dict[str, Any]:
         except ValueError:
             found[name.replace("-", "_")] = value
     return found
+
+
+# of gains
+Stages = Annotated[
+    str, typer.Option("--stages", help="Stages to reweight, e.g. 2,3 (default all).")
+]
+Keep_ = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keep", help="Run (or folds of it: RUN#1,2) whose answers are held in place; repeatable."
+    ),
+]
+MaxLoss = Annotated[
+    float, typer.Option("--max-loss", min=0.0, help="Share of right answers that --keep may lose.")
+]
+Components_ = Annotated[
+    str,
+    typer.Option("--components", help="all, coarse, a number (16) or a share of variance (0.9)."),
+]

@@ -92,7 +92,7 @@ def run(
     name = dataset or "synthetic"
     if name == "synthetic" and not any(o.startswith("kind=") for o in given_options):
         given_options.append("kind=order")
-    part = inputs.Part(None, limit, None, seed)
+    part = inputs.ClipChoice(None, limit, None, seed)
     data, split = inputs.load_datasets([name], [root] if root else None, given_options, part)[0]
     ways = [
         ExchangeWay(one, path, _seconds(between), batch_size, min_gap)  # type: ignore[arg-type]

@@ -102,7 +102,7 @@ def measure(
         else:
             clouds.append(clouds_of_files(source, text[i] if text else None))
     if model or dataset or root:
-        part = inputs.Part(fold, limit, sample, seed)
+        part = inputs.ClipChoice(fold, limit, sample, seed)
         sets = inputs.load_datasets(dataset, root, data_option, part)
         for loaded in inputs.load_models(model or ["nano"], device):
             for data, split in sets:

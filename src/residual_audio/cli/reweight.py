@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from residual_audio.cli import options
+from residual_audio.cli import options, reweight_studies
 from residual_audio.cli.groups import Group
 from residual_audio.cli.inputs import load_passes_of
 from residual_audio.cli.output import print_json, print_table, show_table
@@ -19,23 +19,6 @@ app = typer.Typer(
     help="ResiDual: reweight the principal components of heads, and judge it honestly.",
     no_args_is_help=True,
 )
-
-Stages = Annotated[
-    str, typer.Option("--stages", help="Stages to reweight, e.g. 2,3 (default all).")
-]
-Keep_ = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--keep", help="Run (or folds of it: RUN#1,2) whose answers are held in place; repeatable."
-    ),
-]
-MaxLoss = Annotated[
-    float, typer.Option("--max-loss", min=0.0, help="Share of right answers that --keep may lose.")
-]
-Components_ = Annotated[
-    str,
-    typer.Option("--components", help="all, coarse, a number (16) or a share of variance (0.9)."),
-]
 
 
 @app.command("compare")
@@ -55,8 +38,8 @@ def compare(
         bool,
         typer.Option("--network", help="Also what runs the encoder: gains in it, LoRA, tuning."),
     ] = False,
-    keep: Keep_ = None,
-    max_loss: MaxLoss = 0.03,
+    keep: options.Keep_ = None,
+    max_loss: options.MaxLoss = 0.03,
     allow_missing: Annotated[
         bool,
         typer.Option("--allow-missing", help="A class may be absent from a fold's training part."),
@@ -143,8 +126,8 @@ def fit(
     unit: Annotated[
         Literal["head", "attention", "mlp", "stage", "output"], typer.Option("--unit", "-u")
     ] = "head",
-    stages: Stages = "",
-    components: Components_ = "all",
+    stages: options.Stages = "",
+    components: options.Components_ = "all",
     keep_mean: Annotated[
         bool, typer.Option("--keep-mean/--drop-mean", help="--drop-mean: the published formula.")
     ] = True,
@@ -172,8 +155,8 @@ def fit(
     unbounded: Annotated[
         bool, typer.Option("--unbounded", help="No bounds, ridge: a classifier in the heads.")
     ] = False,
-    keep: Keep_ = None,
-    max_loss: MaxLoss = 0.03,
+    keep: options.Keep_ = None,
+    max_loss: options.MaxLoss = 0.03,
     hold: Annotated[
         Literal["answers", "embeddings"],
         typer.Option("--hold", help="What of the reference clips is held in place."),
@@ -289,129 +272,6 @@ def _learned(notes: Mapping[str, Any]) -> str:
     )
 
 
-@app.command("front")
-def front(
-    run: options.Run,
-    keep: Annotated[
-        list[str],
-        typer.Option("--keep", help="Reference run (or folds of it: RUN#1,2); repeatable."),
-    ],
-    fold: options.Folds = None,
-    folds: options.NFolds = 5,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", help="Only this fold, by name; repeatable.")
-    ] = None,
-    seed: options.Seed = 0,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
-    """What is gained here against what is lost elsewhere, against the size of the edit.
-
-    Followed along the strength that holds the references, the largest gain, and blends with the
-    identity: RUN/tables/front.csv and RUN/figures/front.
-    """
-    from residual_audio.adaptation.divisions import Division, folds_of
-    from residual_audio.adaptation.front import front as draw_front
-    from residual_audio.adaptation.problem import problem_of
-    from residual_audio.judge.of_store import rows_of
-    from residual_audio.report.figures import draw_all
-    from residual_audio.report.write import write_tables
-    from residual_audio.store import open_store
-    from residual_audio.table import from_rows
-
-    store = open_store(run)
-    with watching(quiet or json) as progress:
-        problem = problem_of(store, rows_of(store, fold))
-        division = folds_of(problem.clips, folds, seed)
-        how = Division(seed=seed, only=tuple(only or ()))
-        points = draw_front(problem, division, keep, how=how, progress=progress)
-    table = from_rows("front", points, "Gained here, lost on references, size of the edit")
-    written = [*write_tables(run, [table]), *draw_all(run, {"front"})]
-    if json:
-        print_json(points)
-        return
-    if not quiet:
-        show_table(table, list(table.columns))
-    typer.echo(f"{len(written)} files below {run}")
-
-
-@app.command("retention")
-def retention(
-    run: options.Run,
-    fold: options.Folds = None,
-    folds: options.NFolds = 5,
-    model: options.ModelOfStore = None,
-    root: options.Root = None,
-    data_option: options.DataOption = None,
-    device: options.Device = "auto",
-    seed: options.Seed = 0,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
-    """How little is enough: components a head, and heads, with the time a pruned encoder saves.
-
-    Runs the encoder. Everything is chosen on the training part of a fold and scored on its test
-    part: RUN/tables/retention_network.csv and pruning.csv.
-    """
-    from residual_audio.adaptation.smaller import retain_and_prune
-    from residual_audio.judge.of_store import rows_of
-    from residual_audio.report.write import write_tables
-    from residual_audio.store import open_store
-
-    store = open_store(run)
-    rows = rows_of(store, fold)
-    with watching(quiet or json) as progress:
-        passes = load_passes_of(store, rows, model, root, data_option, device, progress)
-        tables = retain_and_prune(
-            store,
-            passes,
-            folds=fold,
-            n_folds=folds,
-            seed=seed,
-            progress=progress,
-        )
-    written = write_tables(run, tables)
-    if json:
-        print_json({table.name: list(table.rows()) for table in tables})
-        return
-    if not quiet:
-        for table in tables:
-            show_table(table, list(table.columns))
-    typer.echo(f"{len(written)} files in {run / 'tables'}")
-
-
-@app.command("transfer")
-def transfer(
-    gains: Annotated[Path, typer.Argument(help="Gains written by `reweight fit`.")],
-    runs: Annotated[list[Path], typer.Argument(help="Runs of the same model on other data sets.")],
-    fold: options.Folds = None,
-    root: options.Root = None,
-    model: options.ModelOfStore = None,
-    data_option: options.DataOption = None,
-    device: options.Device = "auto",
-    json: options.Json = False,
-) -> None:
-    """What gains bring, or cost, on data they were not fitted on."""
-    from residual_audio.adaptation.problem import problem_of
-    from residual_audio.adaptation.transfer import transfer as apply
-    from residual_audio.judge.of_store import rows_of
-    from residual_audio.reweight.gain_files import load_gains
-    from residual_audio.store import open_store
-
-    loaded = load_gains(gains)
-    rows = []
-    for run in runs:
-        store = open_store(run)
-        clips = rows_of(store, fold)
-        passes = None
-        if loaded.path == "network":
-            with watching(json) as progress:
-                passes = load_passes_of(store, clips, model, root, data_option, device, progress)
-        rows.append(apply(problem_of(store, clips, passes=passes), loaded))
-    if json:
-        print_json(rows)
-        return
-    columns = ["applied_to", "n", "top1_before", "top1_after", "gain", "gain_low", "gain_high"]
-    values = [dict(row) for row in rows]
-    cells = [[f"{r[c]:.4f}" if isinstance(r[c], float) else r[c] for c in columns] for r in values]
-    print_table(columns, cells, f"gains fitted on {rows[0]['fitted_on']}")
+app.command("front")(reweight_studies.front)
+app.command("retention")(reweight_studies.retention)
+app.command("transfer")(reweight_studies.transfer)

@@ -104,7 +104,7 @@ def _read(reader: _Reader, clip: Clip, sample_rate_hz: int) -> Wave:
 
 
 @dataclass(frozen=True)
-class Options:
+class JoinedOptions:
     """What a data set of joined clips is told; see `CARD.options`."""
 
     of: str = "esc50"
@@ -120,9 +120,13 @@ class Options:
     of_options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def load(root: Path | None = None, options: Options | None = None) -> Dataset:
+OPTIONS = JoinedOptions
+"""What people may say, by name."""
+
+
+def load(root: Path | None = None, options: JoinedOptions | None = None) -> Dataset:
     """Items of two clips each."""
-    told = options or Options()
+    told = options or JoinedOptions()
     _check(told)
     source = _labelled(root, told)
     parts = check_part(told.class_pairs, "class_pairs"), check_part(told.sources, "sources")
@@ -155,7 +159,7 @@ def load(root: Path | None = None, options: Options | None = None) -> Dataset:
     )
 
 
-def _check(told: Options) -> None:
+def _check(told: JoinedOptions) -> None:
     kind, attribute = told.kind, told.attribute
     if kind not in ("order", "attribute"):
         raise InputError(f"joined has no kind '{kind}'; there are: order, attribute")
@@ -171,7 +175,7 @@ def _check(told: Options) -> None:
         frames_for(kind, attribute or "loudness", told.wording)
 
 
-def _labelled(root: Path | None, told: Options) -> Dataset:
+def _labelled(root: Path | None, told: JoinedOptions) -> Dataset:
     from residual_audio.data.registry import load_dataset
 
     if told.of.partition(":")[0] == "joined":

@@ -67,7 +67,7 @@ def load_dataset(name: str, root: str | Path | None = None, **options: Any) -> D
         dataset = module.load(**options)
     elif name == "joined":  # what it is made from may need no folder
         folder = None if root is None else Path(root).expanduser()
-        dataset = module.load(folder, module.Options(**options))
+        dataset = module.load(folder, module.OPTIONS(**options))
     else:
         if root is None:
             raise DatasetError(f"{name} needs a folder (root / --root). {module.CARD.download}")
@@ -85,9 +85,9 @@ def load_dataset(name: str, root: str | Path | None = None, **options: Any) -> D
 
 
 def _option_names(module: ModuleType) -> list[str]:
-    """Parameters of its `load`, or fields of its `Options` where they are many."""
+    """Parameters of its `load`, or fields of its `OPTIONS` where they are many."""
     if "options" in (parameters := inspect.signature(module.load).parameters):
-        return [field.name for field in fields(module.Options)]
+        return [field.name for field in fields(module.OPTIONS)]
     return [name for name in parameters if name != "root"]
 
 

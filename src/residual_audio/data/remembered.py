@@ -18,7 +18,7 @@ NAME = "local.json"
 
 
 @dataclass(frozen=True)
-class Source:
+class RunSource:
     """Folder and options that a data set was opened with."""
 
     dataset: str
@@ -26,7 +26,7 @@ class Source:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def remember_source(run: Path, source: Source) -> Path:
+def remember_source(run: Path, source: RunSource) -> Path:
     """Write it down beside the run."""
     run = run.expanduser()
     root = source.root
@@ -36,12 +36,12 @@ def remember_source(run: Path, source: Source) -> Path:
     return write_json(run / NAME, {**record, "options": source.options})
 
 
-def recall_source(run: Path, dataset: str) -> Source:
+def recall_source(run: Path, dataset: str) -> RunSource:
     """What was written down for this data set, as far as it is still there."""
     path = run / NAME
     found = read_json(path) if path.is_file() else {}
     if not isinstance(found, dict) or found.get("dataset") != dataset:
-        return Source(dataset)
+        return RunSource(dataset)
     root = run / str(found["root"]) if found.get("root") else None
     there = root is None or root.exists()
-    return Source(dataset, root if there else None, dict(found.get("options") or {}))
+    return RunSource(dataset, root if there else None, dict(found.get("options") or {}))

@@ -57,6 +57,7 @@ def extract(
     settings = ExtractSettings(**options)
     plan = plan_extraction(model, dataset, settings)
     folder = Path(out).expanduser().resolve() / "store"
+    progress.keeps(f"finished shards are kept in {out}, the same command continues")
     folder.mkdir(parents=True, exist_ok=True)
     with writing(folder):
         writer = StoreWriter(folder)
@@ -77,7 +78,6 @@ def extract(
                 hearing=settings.hearing,
             )
             gpus = 1.0 if plan.model.device.type == "cuda" else 0.0
-            progress.keeps(f"finished shards are kept in {out}, the same command continues")
             try:
                 notes, made = _make_shards(job, settings, gpus, progress)
             finally:

@@ -35,14 +35,14 @@ class AudioTextModel(nn.Module):
         text: nn.Module | None,
         logit_scale: float,
         sha256: str,
-        trained_on: tuple[TrainingData, ...] | None = None,
     ) -> None:
         super().__init__()
         self.name = name
         self.family = family
         self.sha256 = sha256
         self.logit_scale = logit_scale
-        self.trained_on = trained_on
+        self.trained_on: tuple[TrainingData, ...] | None = None
+        """What it has heard while it learned; None where nobody knows."""
         """None where it is not known."""
         self.front_end = front_end
         self.encoder = encoder

@@ -78,7 +78,7 @@ def load(folder: Path, name: str | None = None) -> AudioTextModel:
     for part, module in parts.items():
         if module is not None:
             load_strict(module, below(state, f"{part}."), f"the {part} in '{path}'")
-    return AudioTextModel(
+    model = AudioTextModel(
         name=name or str(folder),
         family=harmless(str(config["family"])),
         front_end=front_end,
@@ -87,8 +87,9 @@ def load(folder: Path, name: str | None = None) -> AudioTextModel:
         text=text,
         logit_scale=float(config["logit_scale"]),
         sha256=sha256_of(path),
-        trained_on=read_training_data(config.get("trained_on")),
     )
+    model.trained_on = read_training_data(config.get("trained_on"))
+    return model
 
 
 def _build(

@@ -20,7 +20,7 @@ N_PREVIEWS = 8
 
 def extract_store(at: Workshop) -> str:
     """The store, which knows itself what is up to date; one line about it."""
-    from residual_audio.data.remembered import Source, remember_source
+    from residual_audio.data.remembered import RunSource, remember_source
     from residual_audio.extraction.extraction import extract
 
     kinds = list(CAPTURE)
@@ -36,7 +36,7 @@ def extract_store(at: Workshop) -> str:
         seed=asked.seed,
         progress=at.progress,
     )
-    remember_source(at.out, Source(at.dataset.name, asked.root, asked.data_options))
+    remember_source(at.out, RunSource(at.dataset.name, asked.root, asked.data_options))
     state = f"{made.n_shards_made} shards made" if made.n_shards_made else "up to date"
     skipped = f", {len(made.skipped)} skipped" if made.skipped else ""
     return f"{made.n_ok} clips{skipped}, {state}"

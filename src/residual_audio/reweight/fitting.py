@@ -15,7 +15,7 @@ from residual_audio.models.joint import JointHead
 from residual_audio.reweight.descent import Embed
 from residual_audio.reweight.descent_search import Choice, Search, search_and_fit
 from residual_audio.reweight.direct_loss import DirectLoss
-from residual_audio.reweight.keep import STRENGTHS, Cost, Held, Keep, held_in, joined_form
+from residual_audio.reweight.keep import STRENGTHS, Cost, Held, KeepInPlace, held_in, joined_form
 from residual_audio.reweight.objectives import objective
 from residual_audio.reweight.path import (
     DEFAULT_STRENGTH,
@@ -112,7 +112,11 @@ class Settled:
 
 
 def fit_direct(
-    terms_for: TermsFor, head: JointHead, lesson: Lesson, how: Regularity, keep: Keep | None = None
+    terms_for: TermsFor,
+    head: JointHead,
+    lesson: Lesson,
+    how: Regularity,
+    keep: KeepInPlace | None = None,
 ) -> Settled:
     """λ from coordinates alone: strengths chosen on held-out clips, then solved on all clips."""
     terms = terms_for(lesson.train)
@@ -156,7 +160,7 @@ def _solve_exactly(
 
 
 def _choose_hold(
-    loss: DirectLoss, held: Sequence[Held], keep: Keep, how: Regularity, strength: float
+    loss: DirectLoss, held: Sequence[Held], keep: KeepInPlace, how: Regularity, strength: float
 ) -> tuple[float, list[Cost]]:
     """The weakest hold whose cost on held-out reference clips is surely allowed."""
     form = joined_form(held, keep.hold, [one.reference.fit for one in held])

@@ -47,7 +47,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Keep:
+class KeepInPlace:
     """What may be lost elsewhere, and in which sense things are held in place."""
 
     references: tuple[Reference, ...]

@@ -18,7 +18,7 @@ from residual_audio.cli.app import build
 from residual_audio.cli.run import chosen_rows
 from residual_audio.data.base import Dataset
 from residual_audio.data.registry import load_dataset
-from residual_audio.data.remembered import NAME, Source, recall_source, remember_source
+from residual_audio.data.remembered import NAME, RunSource, recall_source, remember_source
 from residual_audio.embeddings import of_dataset
 from residual_audio.embeddings.of_dataset import embed_clips
 from residual_audio.errors import InputError
@@ -123,13 +123,13 @@ def test_odd_and_skipped_clips_are_named(tmp_path: Path) -> None:
 def test_a_run_remembers_where_its_sounds_are(tmp_path: Path) -> None:
     (tmp_path / "sounds").mkdir()
     run = tmp_path / "runs" / "mine"
-    remember_source(run, Source("folder", tmp_path / "sounds", {"group": "x"}))
+    remember_source(run, RunSource("folder", tmp_path / "sounds", {"group": "x"}))
     assert str(tmp_path) not in (run / NAME).read_text()
     known = recall_source(run, "folder")
     assert known.root is not None
     assert known.root.resolve() == (tmp_path / "sounds").resolve()
     assert known.options == {"group": "x"}
-    assert recall_source(run, "esc50") == Source("esc50")
+    assert recall_source(run, "esc50") == RunSource("esc50")
     (tmp_path / "sounds").rmdir()
     assert recall_source(run, "folder").root is None
 

@@ -20,7 +20,7 @@ from residual_audio.reweight.direct_loss import DirectLoss
 from residual_audio.reweight.edits import edit_size, likeness, stability, times_chosen
 from residual_audio.reweight.fitting import Lesson, fit_direct
 from residual_audio.reweight.gains import blend
-from residual_audio.reweight.keep import Keep, Reference, held_in
+from residual_audio.reweight.keep import KeepInPlace, Reference, held_in
 from residual_audio.reweight.learned_axes import learned_axes
 from residual_audio.reweight.objectives import objective
 from residual_audio.reweight.path import FREE, Regularity, StrengthPath
@@ -253,7 +253,7 @@ def reference(head) -> Reference:
 
 def test_what_is_kept_costs_no_more_than_allowed(terms, head, lesson, reference):
     free = fit_direct(lambda rows: terms, head, lesson, FREE)
-    keep = Keep((reference,), max_loss=0.15)
+    keep = KeepInPlace((reference,), max_loss=0.15)
     kept = fit_direct(lambda rows: terms, head, lesson, FREE, keep)
     assert kept.hold > 0
     assert all(cost.at_most <= 0.15 for cost in kept.costs)
@@ -264,7 +264,9 @@ def test_what_is_kept_costs_no_more_than_allowed(terms, head, lesson, reference)
 
 
 def test_held_infinitely_strongly_nothing_changes(terms, head, lesson, reference):
-    found = fit_direct(lambda rows: terms, head, lesson, FREE, Keep((reference,), max_loss=0.0))
+    found = fit_direct(
+        lambda rows: terms, head, lesson, FREE, KeepInPlace((reference,), max_loss=0.0)
+    )
     assert found.hold == np.inf
     assert torch.equal(found.values, torch.ones(terms.n_gains))
 

@@ -32,7 +32,7 @@ from residual_audio.reweight.descent import FitSettings
 from residual_audio.reweight.descent_search import Search
 from residual_audio.reweight.fitting import TermsFor, fit_direct, fit_inside
 from residual_audio.reweight.gains import identity_gains, n_gains
-from residual_audio.reweight.keep import Hold, Keep
+from residual_audio.reweight.keep import Hold, KeepInPlace
 from residual_audio.reweight.learned_axes import learned_axes
 from residual_audio.reweight.network import NetworkGains
 from residual_audio.reweight.objectives import objective, parse_objective
@@ -148,7 +148,7 @@ class ResiDual:
         lesson = lesson_of(problem, split, self.objective)
         keep = None
         if self.keep:
-            keep = Keep(references_of(self.keep, problem), self.max_loss, self.hold)
+            keep = KeepInPlace(references_of(self.keep, problem), self.max_loss, self.hold)
         found = fit_direct(
             self.terms_for(problem, split), problem.head, lesson, self.regularity, keep
         )

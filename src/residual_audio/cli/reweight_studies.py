@@ -1,0 +1,138 @@
+"""Studies of gains for `residual-audio reweight`: the front, how little is enough, elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from residual_audio.cli import options
+from residual_audio.cli.inputs import load_passes_of
+from residual_audio.cli.output import print_json, print_table, show_table
+from residual_audio.cli.terminal import watching
+
+
+def front(
+    run: options.Run,
+    keep: Annotated[
+        list[str],
+        typer.Option("--keep", help="Reference run (or folds of it: RUN#1,2); repeatable."),
+    ],
+    fold: options.Folds = None,
+    folds: options.NFolds = 5,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only this fold, by name; repeatable.")
+    ] = None,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """What is gained here against what is lost elsewhere, against the size of the edit.
+
+    Followed along the strength that holds the references, the largest gain, and blends with the
+    identity: RUN/tables/front.csv and RUN/figures/front.
+    """
+    from residual_audio.adaptation.divisions import Division, folds_of
+    from residual_audio.adaptation.front import front as draw_front
+    from residual_audio.adaptation.problem import problem_of
+    from residual_audio.judge.of_store import rows_of
+    from residual_audio.report.figures import draw_all
+    from residual_audio.report.write import write_tables
+    from residual_audio.store import open_store
+    from residual_audio.table import from_rows
+
+    store = open_store(run)
+    with watching(quiet or json) as progress:
+        problem = problem_of(store, rows_of(store, fold))
+        division = folds_of(problem.clips, folds, seed)
+        how = Division(seed=seed, only=tuple(only or ()))
+        points = draw_front(problem, division, keep, how=how, progress=progress)
+    table = from_rows("front", points, "Gained here, lost on references, size of the edit")
+    written = [*write_tables(run, [table]), *draw_all(run, {"front"})]
+    if json:
+        print_json(points)
+        return
+    if not quiet:
+        show_table(table, list(table.columns))
+    typer.echo(f"{len(written)} files below {run}")
+
+
+def retention(
+    run: options.Run,
+    fold: options.Folds = None,
+    folds: options.NFolds = 5,
+    model: options.ModelOfStore = None,
+    root: options.Root = None,
+    data_option: options.DataOption = None,
+    device: options.Device = "auto",
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """How little is enough: components a head, and heads, with the time a pruned encoder saves.
+
+    Runs the encoder. Everything is chosen on the training part of a fold and scored on its test
+    part: RUN/tables/retention_network.csv and pruning.csv.
+    """
+    from residual_audio.adaptation.smaller import retain_and_prune
+    from residual_audio.judge.of_store import rows_of
+    from residual_audio.report.write import write_tables
+    from residual_audio.store import open_store
+
+    store = open_store(run)
+    rows = rows_of(store, fold)
+    with watching(quiet or json) as progress:
+        passes = load_passes_of(store, rows, model, root, data_option, device, progress)
+        tables = retain_and_prune(
+            store,
+            passes,
+            folds=fold,
+            n_folds=folds,
+            seed=seed,
+            progress=progress,
+        )
+    written = write_tables(run, tables)
+    if json:
+        print_json({table.name: list(table.rows()) for table in tables})
+        return
+    if not quiet:
+        for table in tables:
+            show_table(table, list(table.columns))
+    typer.echo(f"{len(written)} files in {run / 'tables'}")
+
+
+def transfer(
+    gains: Annotated[Path, typer.Argument(help="Gains written by `reweight fit`.")],
+    runs: Annotated[list[Path], typer.Argument(help="Runs of the same model on other data sets.")],
+    fold: options.Folds = None,
+    root: options.Root = None,
+    model: options.ModelOfStore = None,
+    data_option: options.DataOption = None,
+    device: options.Device = "auto",
+    json: options.Json = False,
+) -> None:
+    """What gains bring, or cost, on data they were not fitted on."""
+    from residual_audio.adaptation.problem import problem_of
+    from residual_audio.adaptation.transfer import transfer as apply
+    from residual_audio.judge.of_store import rows_of
+    from residual_audio.reweight.gain_files import load_gains
+    from residual_audio.store import open_store
+
+    loaded = load_gains(gains)
+    rows = []
+    for run in runs:
+        store = open_store(run)
+        clips = rows_of(store, fold)
+        passes = None
+        if loaded.path == "network":
+            with watching(json) as progress:
+                passes = load_passes_of(store, clips, model, root, data_option, device, progress)
+        rows.append(apply(problem_of(store, clips, passes=passes), loaded))
+    if json:
+        print_json(rows)
+        return
+    columns = ["applied_to", "n", "top1_before", "top1_after", "gain", "gain_low", "gain_high"]
+    values = [dict(row) for row in rows]
+    cells = [[f"{r[c]:.4f}" if isinstance(r[c], float) else r[c] for c in columns] for r in values]
+    print_table(columns, cells, f"gains fitted on {rows[0]['fitted_on']}")
