@@ -14,7 +14,13 @@ from residual_audio.table import Table
 
 @dataclass(frozen=True, repr=False)
 class Analysis:
-    """Everything `analyse` found."""
+    """Everything `analyse` found.
+
+    >>> heads = Table("heads", {"head_id": ["s0.b0.h0"], "stage": [0], "block_index": [0]})
+    >>> Analysis({"heads": heads}, {})
+    Analysis of 1 heads
+      heads: 1 rows
+    """
 
     tables: Mapping[str, Table]
     """By file stem; always `heads`, `blocks` and `stages`."""

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
+from residual_audio.cli.inputs import load_model_with
 from residual_audio.cli.output import print_json, print_table
 
 
@@ -15,6 +16,7 @@ def run(
     files: Annotated[list[Path], typer.Argument(help="Audio files.")],
     labels: Annotated[str, typer.Option("--labels", help="Comma-separated labels or phrases.")],
     model: options.Model = "nano",
+    gains: options.Gains = None,
     template: Annotated[
         str, typer.Option("--template", help="Prompt; {} stands for the label.")
     ] = "This is a sound of {}.",
@@ -27,13 +29,12 @@ def run(
     """Score FILES against free-text labels; scores of a file sum to 1 over the labels."""
     from residual_audio.errors import InputError
     from residual_audio.evaluation.classify import classify
-    from residual_audio.models.registry import load_model
     from residual_audio.passes.loop import Hearing
 
     names = [label.strip() for label in labels.split(",") if label.strip()]
     if not names:
         raise InputError(f"--labels '{labels}' holds no label: write e.g. --labels \"dog,rain\"")
-    loaded = load_model(model, device)
+    loaded = load_model_with(model, device, gains)
     found = classify(loaded, files, names, template, Hearing(long, batch_size))
     answers = [(files[place], scores) for place, scores in found.labels.items()]
     failed = [(files[place], reason) for place, reason in found.skipped.items()]

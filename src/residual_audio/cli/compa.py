@@ -17,6 +17,7 @@ def run(
     model: options.Models = ["nano"],  # noqa: B006, typer copies it
     dataset: options.Datasets = None,
     root: options.Roots = None,
+    gains: options.Gains = None,
     kind: Annotated[
         str,
         typer.Option("--kind", help="synthetic: order or attribute, or both as order,attribute."),
@@ -68,7 +69,7 @@ def run(
         sets += inputs.load_datasets(real, root, data_option, part)
     how = EmbeddingSettings(long, batch_size, cache=not no_cache)
     results, paths = [], []
-    for loaded in inputs.load_models(model, device):
+    for loaded in inputs.load_models(model, device, gains):
         for data, split in sets:
             with watching(quiet or json) as progress:
                 found = evaluate_compa(
@@ -80,6 +81,7 @@ def run(
                     embedding=how,
                     progress=progress,
                 )
+            found = inputs.adapted(found, gains, data)
             results.append(found)
             paths.append(write_result(found, out, items=log_items))
     differences = paired_differences(results, seed=seed)

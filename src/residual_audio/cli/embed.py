@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
+from residual_audio.cli.inputs import load_model_with
 from residual_audio.cli.output import print_json
 from residual_audio.cli.terminal import watching
 
@@ -19,6 +20,7 @@ def run(
         typer.Option("--out", "-o", help="File to write: .safetensors, .npz, .csv or .parquet."),
     ],
     model: options.Model = "nano",
+    gains: options.Gains = None,
     long: options.Long = "first",
     device: options.Device = "auto",
     batch_size: options.BatchSize = 8,
@@ -32,11 +34,10 @@ def run(
     """
     from residual_audio.embeddings.of_files import embed_files
     from residual_audio.embeddings.vector_files import find_writer
-    from residual_audio.models.registry import load_model
     from residual_audio.passes.loop import Hearing
 
     find_writer(out)  # before the model is loaded
-    loaded = load_model(model, device)
+    loaded = load_model_with(model, device, gains)
     with watching(quiet or json) as progress:
         found = embed_files(loaded, files, out, Hearing(long, batch_size), progress=progress)
     if json:

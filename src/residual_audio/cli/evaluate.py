@@ -23,6 +23,7 @@ def run(
     model: options.Models = ["nano"],  # noqa: B006, typer copies it
     dataset: options.Datasets = None,
     root: options.Roots = None,
+    gains: options.Gains = None,
     prompts: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,7 +63,7 @@ def run(
     )
     how = EmbeddingSettings(long, batch_size, cache=not no_cache)
     results, paths = [], []
-    for loaded in inputs.load_models(model, device):
+    for loaded in inputs.load_models(model, device, gains):
         for data, split in sets:
             with watching(quiet or json) as progress:
                 common: dict[str, Any] = {
@@ -77,6 +78,7 @@ def run(
                     found = evaluate_zero_shot(loaded, data, chosen, **common)
                 else:
                     found = evaluate_retrieval(loaded, data, **common)
+            found = inputs.adapted(found, gains, data, fold or ())
             results.append(found)
             paths.append(write_result(found, out, items=log_items))
     differences = paired_differences(results, seed=seed)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from residual_audio.cli import options
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from residual_audio.passes.kept import Passes
     from residual_audio.progress import Progress
     from residual_audio.store import Store
+    from residual_audio.types import Result
 
 
 @dataclass(frozen=True)
@@ -69,12 +72,38 @@ def _split(folds: Sequence[str] | None, kind: Any, data: Dataset) -> str:
     return ", ".join(parts) or "all"
 
 
-def load_models(names: Sequence[str], device: str) -> Iterator[AudioTextModel]:
+def load_models(
+    names: Sequence[str], device: str, gains: Path | None = None
+) -> Iterator[AudioTextModel]:
     """One at a time, so that several large models need not fit into memory together."""
+    for name in dict.fromkeys(names):
+        yield load_model_with(name, device, gains)
+
+
+def load_model_with(name: str, device: str, gains: Path | None = None) -> AudioTextModel:
+    """A model by name, with gains at work in every pass if there are any."""
     from residual_audio.models.registry import load_model
 
-    for name in dict.fromkeys(names):
-        yield load_model(name, device)
+    if gains is None:
+        return load_model(name, device)
+    from residual_audio.surface.given import given_gains
+    from residual_audio.surface.model import Model
+
+    found = given_gains(gains)  # read before the model is: a wrong file costs nothing
+    return Model.of(load_model(name, device)).with_edit(found)
+
+
+def adapted(found: Result, gains: Path | None, data: Dataset, folds: Sequence[str] = ()) -> Result:
+    """A result with gains under its own name; says so where they have seen the clips."""
+    if gains is None:
+        return found
+    from residual_audio.surface.given import given_gains
+    from residual_audio.surface.measured import adapted_result
+
+    result = adapted_result(found, given_gains(gains), data, folds)
+    if seen := result.details["gains"]["seen"]:
+        typer.echo(f"note: {seen}", err=True)
+    return result
 
 
 def load_passes_of(

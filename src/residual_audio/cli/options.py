@@ -91,6 +91,12 @@ Resamples = Annotated[
     int, typer.Option("--resamples", min=10, help="Bootstrap resamples behind each interval.")
 ]
 LogItems = Annotated[bool, typer.Option("--log-items", help="Also write every item, as parquet.")]
+Gains = Annotated[
+    Path | None,
+    typer.Option(
+        "--gains", "-g", help="Gains of either path at work in every pass: a file, or a run's own."
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Where to write.")]
 RunOut = Annotated[Path, typer.Option("--out", "-o", help="Run folder; the store goes below it.")]

@@ -48,6 +48,7 @@ def measure(
         list[str] | None, typer.Option("--dataset", "-d", help="Data set to embed; repeatable.")
     ] = None,
     root: options.Roots = None,
+    gains: options.Gains = None,
     prompts: Annotated[
         list[str] | None, typer.Option("--prompts", help="Prompts where the text is classes.")
     ] = None,
@@ -94,6 +95,8 @@ def measure(
     files = list(sources or [])
     if text and len(text) != len(files):
         raise InputError(f"{len(files)} audio files and {len(text)} --text files do not pair up")
+    if gains is not None and not (model or dataset or root):
+        raise InputError("--gains act while a model embeds: give --model and --dataset with them")
     how = EmbeddingSettings(long, batch_size, cache=not no_cache)
     clouds: list[Clouds] = []
     for i, source in enumerate(files):
@@ -104,7 +107,7 @@ def measure(
     if model or dataset or root:
         part = inputs.ClipChoice(fold, limit, sample, seed)
         sets = inputs.load_datasets(dataset, root, data_option, part)
-        for loaded in inputs.load_models(model or ["nano"], device):
+        for loaded in inputs.load_models(model or ["nano"], device, gains):
             for data, split in sets:
                 chosen = find_prompts(prompts or ["dataset"], data.template)
                 with watching(quiet or json) as progress:

@@ -48,6 +48,10 @@ def load_dataset(name: str, root: str | Path | None = None, **options: Any) -> D
     """Read the metadata of a data set; sound is decoded (or made) clip by clip with `.read`.
 
     Options may stand in the name: `synthetic:kind=order,n_clips=200`, `clotho:split=evaluation`.
+
+    >>> sounds = load_dataset("synthetic", n_clips=12)
+    >>> len(sounds), sounds.read(sounds.clips[0], 32000).shape
+    (12, (160000,))
     """
     name, said = parse_name(name)
     options = {**said, **options}

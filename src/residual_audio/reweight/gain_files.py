@@ -29,7 +29,14 @@ READABLE = ("1", "2")
 
 
 def save_gains(gains: Gains, path: Path) -> Path:
-    """Write the three files and return the path of the first."""
+    """Write the three files and return the path of the first.
+
+    >>> import tempfile, numpy as np
+    >>> spectrum = Spectrum(np.zeros(12), np.eye(12), np.ones(12), 100)
+    >>> gains = Gains({"s3.b1.h0": np.ones(12)}, {"s3.b1.h0": spectrum})
+    >>> save_gains(gains, Path(tempfile.mkdtemp()) / "mine").name
+    'mine.safetensors'
+    """
     path = gains_path(path)
     check_gains(gains)
     units = list(gains.gains)
@@ -66,7 +73,14 @@ def save_gains(gains: Gains, path: Path) -> Path:
 
 
 def load_gains(path: Path) -> Gains:
-    """Read what `save_gains` wrote; damaged, mismatched or missing parts are errors."""
+    """Read what `save_gains` wrote; damaged, mismatched or missing parts are errors.
+
+    >>> import tempfile, numpy as np
+    >>> spectrum = Spectrum(np.zeros(12), np.eye(12), np.ones(12), 100)
+    >>> gains = Gains({"s3.b1.h0": np.ones(12)}, {"s3.b1.h0": spectrum})
+    >>> load_gains(save_gains(gains, Path(tempfile.mkdtemp()))).path
+    'network'
+    """
     path = gains_path(path)
     header, tensors = _read(path, "gains")
     if header.get("format") != FORMAT or "gains" not in tensors:
@@ -124,6 +138,25 @@ def _digest(header: Mapping[str, str], flat: FloatArray) -> str:
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
     digest.update(np.ascontiguousarray(flat, np.float32).tobytes())
     return digest.hexdigest()
+
+
+def find_gains(path: Path) -> Path:
+    """The gains that a file, a folder or a run holds; several of them are named, not guessed."""
+    path = Path(path).expanduser()
+    if not path.is_dir():
+        return gains_path(path)
+    folder = path / "gains" if (path / "gains").is_dir() else path
+    found = [p for p in sorted(folder.glob("*.safetensors")) if not _are_spectra(p)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise InputError(f"there are no gains in '{folder}': make some with `reweight fit`")
+    names = ", ".join(p.stem for p in found)
+    raise InputError(f"there are {len(found)} gains in '{folder}': give one of {names}")
+
+
+def _are_spectra(path: Path) -> bool:
+    return path.name.endswith(".spectra.safetensors")
 
 
 def gains_path(path: Path) -> Path:

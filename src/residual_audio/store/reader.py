@@ -43,7 +43,13 @@ def store_folder(path: str | Path) -> Path:
 
 
 def open_store(path: str | Path) -> Store:
-    """Open a finished store, given its folder or that of its run."""
+    """Open a finished store, given its folder or that of its run.
+
+    >>> import tempfile, residual_audio as ra
+    >>> run = ra.extract("nano", ra.load_dataset("synthetic", n_clips=4), tempfile.mkdtemp())
+    >>> ra.open_store(run.folder).heads("s3.b1.attention").shape
+    (4, 32, 12)
+    """
     folder = store_folder(path)
     if not (folder / NAME).is_file():
         raise StoreError(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -68,10 +69,9 @@ class ClapEmbedder(TransformerMixin, BaseEstimator):
 
     def _sounds(self, sounds: Sounds, *, reset: bool) -> list[Any]:
         """One entry a sound; an array of numbers is checked as scikit-learn checks its input."""
-        if not isinstance(sounds, np.ndarray) and _are_paths(sounds):
-            return [Path(str(item)) for item in sounds]
-        if not _is_matrix(sounds):
-            return list(sounds)
+        listed = _listed(sounds)
+        if listed is not None:
+            return listed
         rows: npt.NDArray[Any] = validate_data(self, sounds, reset=reset, dtype=[np.float32])
         return list(rows)
 
@@ -83,18 +83,19 @@ class ClapEmbedder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _are_paths(sounds: Sequence[Any]) -> bool:
-    items = list(sounds) if hasattr(sounds, "__len__") else []
-    return bool(items) and all(isinstance(item, str | Path) for item in items)
-
-
-def _is_matrix(sounds: Any) -> bool:
-    """Numbers in rows and columns, or what scikit-learn shall refuse by its own words."""
+def _listed(sounds: Any) -> list[Any] | None:
+    """Paths, or waveforms of different lengths; None for numbers in rows and columns."""
     if isinstance(sounds, list | tuple):
-        lengths = {np.shape(item) for item in sounds}
-        return (len(lengths) == 1 and len(next(iter(lengths))) >= 1) or not lengths
-    array = np.asarray(sounds)
-    return not (array.dtype == object and array.ndim == 1 and len(array))
+        items = list(sounds)
+    else:
+        array = None if issparse(sounds) else np.asarray(sounds)
+        if array is None or array.ndim != 1 or array.dtype.kind not in "UO":
+            return None
+        items = array.tolist()
+    if items and all(isinstance(item, str | Path) for item in items):
+        return [Path(item) for item in items]
+    shapes = {np.shape(item) for item in items}
+    return items if len(shapes) > 1 else None
 
 
 @lru_cache(maxsize=2)

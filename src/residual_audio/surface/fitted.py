@@ -26,7 +26,17 @@ from residual_audio.types import Gains, Score
 
 @dataclass(frozen=True, repr=False)
 class Adapted:
-    """What an adaptation is worth, and what it leaves behind."""
+    """What an adaptation is worth, and what it leaves behind; `ra.adapt` gives one.
+
+    >>> import residual_audio as ra
+    >>> before, after = (ra.Score("top1", value, 0.0, 1.0, 10) for value in (0.4, 0.5))
+    >>> ra.Adapted(after, before, ra.Score("gain", 0.1, -0.1, 0.3, 10), ra.ResiDual(), ("1", "2"))
+    adapted: ResiDual on 2 grouped folds (3 rows × 5 columns)
+    score  value   low  high   n
+    top1     0.4     0     1  10
+    top1     0.5     0     1  10
+    gain     0.1  -0.1   0.3  10
+    """
 
     score: Score
     """Top-1 on clips that were not fitted on: every clip in the fold that tested it."""
@@ -75,10 +85,11 @@ def adapt(
     needs the model. A trained method has seen labels: its score is not zero-shot.
 
     >>> import tempfile, residual_audio as ra
-    >>> run = ra.extract("nano", ra.load_dataset("synthetic", n_clips=80), tempfile.mkdtemp())
-    >>> fitted = ra.adapt(run, ra.ResiDual(stages=(3,)), n_folds=2)
+    >>> sounds = ra.load_dataset("synthetic", n_clips=246).select(classes=["rain", "wind"])
+    >>> run = ra.extract("nano", sounds, tempfile.mkdtemp())
+    >>> fitted = ra.adapt(run, ra.ResiDual(stages=(3,)))
     >>> fitted.score.n, fitted.gains.path
-    (80, 'direct')
+    (12, 'direct')
     """
     entry = _entry(ResiDual() if method is None else method)
     given, names = given_run(run), fold_names(folds)

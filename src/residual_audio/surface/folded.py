@@ -17,7 +17,15 @@ from residual_audio.types import Gains
 
 
 class FoldedModel(Model):
-    """A model of its own whose weights hold the gains; the one it was made from is untouched."""
+    """A model of its own whose weights hold the gains; the one it was made from is untouched.
+
+    >>> import tempfile, numpy as np, residual_audio as ra
+    >>> spectrum = ra.Spectrum(np.zeros(12), np.eye(12), np.ones(12), 100)
+    >>> gains = ra.Gains({"s3.b1.h0": np.full(12, 0.5)}, {"s3.b1.h0": spectrum})
+    >>> folder = ra.fold("nano", gains).save(tempfile.mkdtemp() + "/adapted")
+    >>> ra.load_model(str(folder)).joint_dim
+    256
+    """
 
     gains: Gains
     amount: float

@@ -12,7 +12,7 @@ from residual_audio.data.file_list import dataset_of_files
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError
 from residual_audio.models.clap import AudioTextModel
-from residual_audio.reweight.gain_files import load_gains
+from residual_audio.reweight.gain_files import find_gains, load_gains
 from residual_audio.surface.model import Model, load_model
 from residual_audio.types import Gains
 
@@ -21,7 +21,7 @@ ModelLike = AudioTextModel | str
 DatasetLike = Dataset | str | Path | Sequence[str | Path]
 """A data set, its name, a folder with one sub-folder a class (as a `Path`), or a list of files."""
 GainsLike = Gains | str | Path
-"""Gains, or the file (or folder) that holds them."""
+"""Gains, or the file or run that holds them."""
 
 
 def given_model(model: ModelLike, device: str | torch.device = "auto") -> Model:
@@ -44,4 +44,4 @@ def given_dataset(
 
 
 def given_gains(gains: GainsLike) -> Gains:
-    return gains if isinstance(gains, Gains) else load_gains(Path(gains))
+    return gains if isinstance(gains, Gains) else load_gains(find_gains(Path(gains)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
@@ -92,7 +92,12 @@ def evaluate(
         )
     else:
         raise InputError(f"'{task}' is no task: use zero-shot, retrieval or compa")
-    return found if gains is None else adapted_result(found, given_gains(gains), data, options)
+    if gains is None:
+        return found
+    adapted = adapted_result(found, given_gains(gains), data, fold_names(options.get("folds")))
+    if seen := adapted.details["gains"]["seen"]:
+        warnings.warn(seen, stacklevel=2)
+    return adapted
 
 
 def with_changes(
@@ -119,20 +124,16 @@ def _part(whole: Dataset, options: EvaluateOptions) -> tuple[Dataset, str]:
     return data, ", ".join(said) or "all"
 
 
-def adapted_result(
-    found: Result, gains: Gains, data: Dataset, options: Mapping[str, Any]
-) -> Result:
+def adapted_result(found: Result, gains: Gains, data: Dataset, folds: Sequence[str] = ()) -> Result:
     """A result of a model with gains: never called zero-shot, and it says what they have seen."""
     about = dict(gains.fitted_on)
-    seen = _seen(about, data, fold_names(options.get("folds")))
-    if seen:
-        warnings.warn(seen, stacklevel=3)
+    seen = _seen(about, data, folds)
     details = {**found.details, "gains": {"path": gains.path, "fitted_on": about, "seen": seen}}
     task = "adapted" if found.task == "zero-shot" else f"adapted-{found.task}"
     return replace(found, task=task, details=details)
 
 
-def _seen(about: Mapping[str, Any], data: Dataset, folds: Iterable[str]) -> str | None:
+def _seen(about: Mapping[str, Any], data: Dataset, folds: Sequence[str]) -> str | None:
     """A sentence where gains are measured on clips they were fitted on."""
     dataset = about.get("dataset") or {}
     if not isinstance(dataset, Mapping) or dataset.get("name") != data.name:

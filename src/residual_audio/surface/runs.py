@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from residual_audio.data.base import Dataset
-from residual_audio.data.registry import load_dataset
+from residual_audio.data.registry import dataset_names, load_dataset
+from residual_audio.data.remembered import Source, recall_source, remember_source
 from residual_audio.errors import InputError, ModelError
 from residual_audio.extraction.extraction import extract as extract_store
 from residual_audio.extraction.settings import ExtractOptions
@@ -67,13 +68,14 @@ class Run:
         """The data set that the store was made from."""
         if self._dataset is not None:
             return self._dataset
-        name = self.store.dataset_info.name
-        if self.root is None and name not in ("synthetic",):
+        known = recall_source(self.folder, self.store.dataset_info.name)
+        root = self.root or known.root
+        if root is None and known.dataset != "synthetic":
             raise InputError(
-                f"the clips of {name} have to be heard again: say where they lie, "
+                f"the clips of {known.dataset} have to be heard again: say where they lie, "
                 f"ra.Run('{self.folder}', root=…)"
             )
-        return load_dataset(name, self.root)
+        return load_dataset(known.dataset, root, **known.options)
 
     def rows(self, folds: Folds = None, limit: int | None = None) -> np.ndarray | None:
         """Numbers of the clips of some folds; None for all."""
@@ -160,6 +162,8 @@ def extract(
     # other processes load the model themselves, by its name
     by_name = model if isinstance(model, str) and elsewhere else loaded
     extract_store(by_name, data, out, progress=progress, **options)
+    if data.root is not None and data.name in dataset_names():
+        remember_source(Path(out), Source(data.name, data.root))
     return Run(out, dataset=data, model=loaded)
 
 

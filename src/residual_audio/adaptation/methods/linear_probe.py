@@ -18,7 +18,11 @@ from residual_audio.types import FloatArray
 
 @dataclass(frozen=True)
 class LinearProbe(FromStore):
-    """On standardised `latent` or `joint` vectors, the strength of the pull to 0 chosen."""
+    """On standardised `latent` or `joint` vectors, the strength of the pull to 0 chosen.
+
+    >>> LinearProbe("latent")
+    LinearProbe(space='latent', pulls=(1.0, 0.1, 0.01, 0.001))
+    """
 
     space: Literal["latent", "joint"] = "joint"
     pulls: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001)

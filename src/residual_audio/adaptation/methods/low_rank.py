@@ -16,7 +16,11 @@ SETTINGS = FitSettings(epochs=20, learning_rate=3e-3, batch_size=32, patience=4)
 
 @dataclass(frozen=True)
 class LoRA(InEncoder):
-    """W_O + A B with at most `budget` numbers."""
+    """W_O + A B with at most `budget` numbers.
+
+    >>> LoRA(budget=5000).budget
+    5000
+    """
 
     budget: int | None = None
     """None: `times` the number of gains of all heads."""

@@ -50,6 +50,11 @@ class ResiDual:
     """Gains of components, as the published method has them, and its controls as parameters.
 
     By default gains are bounded and few: units that are not worth their penalty stay exactly at 1.
+
+
+    >>> method = ResiDual(stages=(2, 3), path="network")
+    >>> method.level, method.runs_encoder
+    ('head', True)
     """
 
     level: str = "head"

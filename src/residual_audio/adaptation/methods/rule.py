@@ -20,7 +20,11 @@ from residual_audio.reweight.terms import direct_terms
 
 @dataclass(frozen=True)
 class Rule(FromStore):
-    """A rule by name, on the heads of these stages."""
+    """A rule by name, on the heads of these stages.
+
+    >>> Rule("fisher", stages=(2, 3))
+    Rule(name='fisher', stages=(2, 3))
+    """
 
     name: str
     stages: tuple[int, ...] | None = None
