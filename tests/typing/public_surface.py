@@ -59,4 +59,4 @@ def nouns() -> None:
 
 
 def causes(model: ra.Model, a: Path, b: Path) -> None:
-    print(ra.patching(model, a, b, units="s3.*.h0"), ra.time_map(model, [a], ["a dog"]))
+    print(ra.patching(model, a, b, units="s3.*.h0"), ra.time_map(model, a, "a dog"))
