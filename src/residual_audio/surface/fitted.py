@@ -87,7 +87,7 @@ def adapt(
     >>> import tempfile, residual_audio as ra
     >>> sounds = ra.load_dataset("synthetic", n_clips=246).select(classes=["rain", "wind"])
     >>> run = ra.extract("nano", sounds, tempfile.mkdtemp())
-    >>> fitted = ra.adapt(run, ra.ResiDual(stages=(3,)))
+    >>> fitted = ra.adapt(run, ra.Rule("fisher"))
     >>> fitted.score.n, fitted.gains.path
     (12, 'direct')
     """
