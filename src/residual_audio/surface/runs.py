@@ -11,7 +11,7 @@ import numpy as np
 
 from residual_audio.data.base import Dataset
 from residual_audio.data.registry import dataset_names, load_dataset
-from residual_audio.data.remembered import Source, recall_source, remember_source
+from residual_audio.data.remembered import RunSource, recall_source, remember_source
 from residual_audio.errors import InputError, ModelError
 from residual_audio.extraction.extraction import extract as extract_store
 from residual_audio.extraction.settings import ExtractOptions
@@ -163,7 +163,7 @@ def extract(
     by_name = model if isinstance(model, str) and elsewhere else loaded
     extract_store(by_name, data, out, progress=progress, **options)
     if data.root is not None and data.name in dataset_names():
-        remember_source(Path(out), Source(data.name, data.root))
+        remember_source(Path(out), RunSource(data.name, data.root))
     return Run(out, dataset=data, model=loaded)
 
 
