@@ -46,7 +46,9 @@ def from_run_to_checkpoint(sounds: ra.Dataset, out: Path) -> ra.Result:
     saved = ra.save_gains(fitted.gains, out / "gains")
     folded: ra.FoldedModel = ra.fold(model, ra.load_gains(saved))
     folded.save(out / "adapted", to="hf")
-    print(ra.probe(run).scores, ra.ClapEmbedder().fit_transform(["a.wav"]).shape)
+    print(
+        ra.atlas(run).open(), ra.probe(run).scores, ra.ClapEmbedder().fit_transform(["a.wav"]).shape
+    )
     return ra.evaluate(model, "esc50", root="ESC-50", gains=fitted.gains, folds=4)
 
 

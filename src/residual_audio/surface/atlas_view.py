@@ -9,6 +9,9 @@ from pathlib import Path
 
 from residual_audio.atlas.build import Atlas, AtlasSettings, write_atlas
 from residual_audio.progress import SILENT, Progress
+from residual_audio.report.write import write_analysis
+from residual_audio.surface.inside import analyse
+from residual_audio.surface.runs import RunLike, given_run
 
 HEIGHT_PX = 760
 
@@ -32,17 +35,31 @@ class AtlasView(Atlas):
 
 
 def atlas(
-    run: str | Path,
-    other: str | Path | None = None,
+    run: RunLike,
+    other: RunLike | None = None,
     *,
     out: Path | None = None,
     single_file: bool = False,
     progress: Progress = SILENT,
 ) -> AtlasView:
-    """Write the atlas of a run (or of two, side by side) and return it.
+    """Write the atlas of a run (or of two, side by side) and return it; tables are made if missing.
 
     A notebook shows a single file inline: a frame cannot load files from beside a notebook.
+
+    >>> import tempfile, residual_audio as ra
+    >>> run = ra.extract("nano", ra.load_dataset("synthetic", n_clips=12), tempfile.mkdtemp())
+    >>> ra.atlas(run).page.name
+    'index.html'
     """
-    settings = AtlasSettings(out, single_file, None if other is None else Path(other))
-    made = write_atlas(Path(run), settings, progress)
+    beside = None if other is None else _with_tables(other, progress)
+    settings = AtlasSettings(out, single_file, beside)
+    made = write_atlas(_with_tables(run, progress), settings, progress)
     return AtlasView(made.page, made.files, made.missing)
+
+
+def _with_tables(run: RunLike, progress: Progress) -> Path:
+    """The folder of a run, analysed if nobody has done it."""
+    folder = given_run(run).folder
+    if not (folder / "tables" / "heads.csv").is_file():
+        write_analysis(analyse(run, progress=progress), folder)
+    return folder
