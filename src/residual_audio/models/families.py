@@ -14,6 +14,7 @@ class Family:
     title: str
     reference: str
     module: str
+    needs_reference: bool = True
 
 
 FAMILIES = {
@@ -26,9 +27,7 @@ FAMILIES = {
         Family("m2d", "M2D-CLAP (ViT)", "folder or file.pth[?features=stacked]", "m2d"),
         Family("ast", "Audio Spectrogram Transformer, audio only", "folder or id", "ast"),
         Family("whisper", "Whisper encoder, audio only", "folder or id", "whisper"),
-        Family(
-            "htsat-tiny-random", "HTS-AT tiny, random weights", "seed (optional)", "random_htsat"
-        ),
+        Family("htsat-tiny-random", "HTS-AT tiny, random weights", "seed", "random_htsat", False),
     )
 }
 NANO = Path(__file__).parent / "nano"

@@ -37,7 +37,7 @@ def _read(name: str) -> AudioTextModel:
     prefix, _, reference = name.partition(":")
     if prefix in FAMILIES:
         module = importlib.import_module(f"residual_audio.models.{FAMILIES[prefix].module}")
-        if not reference and prefix != "htsat-tiny-random":
+        if not reference and FAMILIES[prefix].needs_reference:
             raise ModelError(
                 f"'{name}' lacks a reference: write {prefix}:<{FAMILIES[prefix].reference}>"
             )
