@@ -28,6 +28,9 @@ FAMILIES = {
         Family("ast", "Audio Spectrogram Transformer, audio only", "folder or id", "ast"),
         Family("whisper", "Whisper encoder, audio only", "folder or id", "whisper"),
         Family("htsat-tiny-random", "HTS-AT tiny, random weights", "seed", "random_htsat", False),
+        Family(
+            "whisper-tiny-random", "Whisper tiny, random weights", "seed", "random_whisper", False
+        ),
     )
 }
 NANO = Path(__file__).parent / "nano"
