@@ -240,7 +240,7 @@ def test_l2_pulls_towards_one_and_bounds_hold(parts, head, judge):
             settings,
         )
         spread_of.append((float((value - 1).abs().mean().detach()), float(value.detach().min())))
-        assert float(value.detach().max()) <= bounds.high
+        assert float(value.detach().max()) <= np.float32(bounds.high)
     assert spread_of[1][0] < 0.7 * spread_of[0][0]
     assert spread_of[0][1] < 0 <= spread_of[2][1]
 
