@@ -7,7 +7,8 @@ import pytest
 from sklearn.decomposition import PCA, KernelPCA
 
 from residual_audio.errors import InputError
-from residual_audio.metrics import attention, kernels, pursuit, tensor
+from residual_audio.metrics import attention_maps as attention
+from residual_audio.metrics import kernels, pursuit, tensor
 from residual_audio.metrics.spectra import eigenspectrum, participation_ratio, shares
 
 

@@ -93,7 +93,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         ({"s9.b0.h0": ra.zero()}, "no unit"),
         ({"s2": ra.zero(), "s2.b0.mlp": ra.zero()}, "edited twice"),
         ({"s0.b0.h0": 3.0}, "is a float"),
-        ({"s0.b0.h0": lambda x: x[:1]}, "keeps the shape"),
+        ({"s0.b0.h0": lambda x: x[:, :1]}, "keeps the shape"),
         ({"s0.b0.h0": ra.mean(np.zeros(3))}, "4 dimensions"),
         (["s0.b0.h0"], "mapping"),
         ({"s0.b0.h1": ra.patch(model.run(WAVES, keep="s0.b0.h0", sample_rate=RATE))}, "not kept"),

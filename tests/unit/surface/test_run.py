@@ -55,7 +55,7 @@ def test_values_are_those_of_the_pass(model: Model) -> None:
         ("s0.end", tap.found["end", "0"]),
         ("tokens", encoded.tokens),
     ):
-        np.testing.assert_allclose(cache[name], value.numpy(), atol=1e-5)
+        np.testing.assert_allclose(cache[name], value.numpy(), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(cache.latent, encoded.latent.numpy(), atol=1e-5)
     embedded = model.embed_audio(waves, sample_rate=RATE)
     np.testing.assert_allclose(cache.embedding, embedded, atol=1e-5)
