@@ -29,7 +29,7 @@ from residual_audio.embeddings.prompts import find_prompts
 from residual_audio.evaluation.composition import evaluate_compa
 from residual_audio.evaluation.localisation import evaluate_localisation
 from residual_audio.evaluation.zero_shot import evaluate_zero_shot
-from residual_audio.metrics.geometry import modality_gap, rank_me
+from residual_audio.metrics.cloud_shape import modality_gap, rank_me
 from residual_audio.metrics.uncertainty import correlation
 from residual_audio.passes.kept import load_passes
 from residual_audio.passes.loop import Hearing

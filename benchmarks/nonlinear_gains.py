@@ -29,10 +29,10 @@ from scipy.spatial.distance import cdist
 
 from residual_audio.adaptation.comparison import compare
 from residual_audio.adaptation.divisions import Division, Split, folds_of
+from residual_audio.adaptation.methods.in_encoder import lesson_of
 from residual_audio.adaptation.methods.method import Fitted, FromStore
 from residual_audio.adaptation.methods.registry import REFERENCE, Entry, find_entries, offered
 from residual_audio.adaptation.methods.residual import ResiDual
-from residual_audio.adaptation.methods.training import lesson_of
 from residual_audio.adaptation.problem import Problem, problem_of
 from residual_audio.adaptation.verdicts import against, verdicts
 from residual_audio.judge.of_store import rows_of

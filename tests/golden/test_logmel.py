@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 from residual_audio.audio import specs
 from residual_audio.audio.frontend import FrontEndSpec, LogMel
-from residual_audio.audio.fusion import FusionLogMel, fuse
+from residual_audio.audio.fusion_mel import FusionLogMel, fuse
 from residual_audio.audio.windows import fit_windows
 
 TOLERANCE_DB = 0.02

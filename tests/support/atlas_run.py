@@ -11,7 +11,7 @@ from residual_audio.analysis.analysis import Options, analyse
 from residual_audio.data.base import Dataset
 from residual_audio.pipeline import work
 from residual_audio.pipeline.run import STEPS
-from residual_audio.pipeline.settings import RunSettings
+from residual_audio.pipeline.run_settings import RunSettings
 from residual_audio.pipeline.workshop import Workshop
 from residual_audio.progress import SILENT
 from residual_audio.report.write import write_analysis

@@ -22,6 +22,7 @@ from residual_audio.report.figures import DRAWINGS
 PACKAGE = Path(residual_audio.__file__).parent
 PROJECT = Path(__file__).resolve().parents[2]
 MODULES = {path.relative_to(PACKAGE): ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+SKINS = ("cli", "surface")  # what people type, over the rooms below
 # parts that several commands share
 CLI_PARTS = {"__init__", "app", "inputs", "options", "output", "scores", "terminal"}
 
@@ -85,6 +86,21 @@ def test_a_class_name_stands_once():
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert not [name for name, n in names.items() if n > 1]
+
+
+def test_a_module_name_is_one_idea():
+    """A command's file and a function's on the surface may be called like what they are a skin of,
+    a room's central file like its room, and every list of names that a room knows is `registry`."""
+    named: dict[str, list[str]] = {}
+    for path in MODULES:
+        if path.stem not in ("__init__", "__main__", "registry") and path.parts[0] not in SKINS:
+            named.setdefault(path.stem, []).append(str(path))
+    rooms = {str(parent) for path in MODULES for parent in path.parents} - {"."}
+    for room in rooms:
+        central = f"{room}/{Path(room).name}.py"
+        named.setdefault(Path(room).name, []).append(room)
+        named[Path(room).name] = [p for p in named[Path(room).name] if p != central]
+    assert {name: places for name, places in named.items() if len(places) > 1} == {}
 
 
 def test_no_room_is_called_by_a_word_that_means_nothing():

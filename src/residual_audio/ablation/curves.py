@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from residual_audio.ablation.direct import FromLatent, change_of
+from residual_audio.ablation.direct_effects import FromLatent, change_of
 from residual_audio.ablation.first_order import first_order_ablation
 from residual_audio.ablation.removal import ZERO, Mode, Replacement, remove
 from residual_audio.direct.contributions import Contributions

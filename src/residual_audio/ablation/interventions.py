@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from residual_audio.ablation.direct import direct_ablation
+from residual_audio.ablation.direct_effects import direct_ablation
 from residual_audio.ablation.effects import Effects
 from residual_audio.ablation.exact import exact_ablation
 from residual_audio.ablation.first_order import DIFFERENTIABLE, first_order_ablation

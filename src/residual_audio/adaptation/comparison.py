@@ -24,7 +24,7 @@ from residual_audio.data.splits import Folds
 from residual_audio.engine.cores import on_single_cores
 from residual_audio.errors import ResidualAudioError
 from residual_audio.progress import SILENT, Progress
-from residual_audio.reweight.keep import Cost, Reference
+from residual_audio.reweight.keep_in_place import Cost, Reference
 from residual_audio.types import FloatArray, Gains
 
 

@@ -15,16 +15,16 @@ import numpy as np
 import torch
 
 from residual_audio.adaptation.divisions import Division, Split, splits_of
+from residual_audio.adaptation.methods.in_encoder import lesson_of
 from residual_audio.adaptation.methods.residual import ResiDual
-from residual_audio.adaptation.methods.training import lesson_of
 from residual_audio.adaptation.problem import Problem
 from residual_audio.adaptation.references import reference_costs, references_of
 from residual_audio.data.splits import Folds
 from residual_audio.metrics.classification import true_rank
 from residual_audio.progress import SILENT, Progress
-from residual_audio.reweight.edits import edit_size
+from residual_audio.reweight.edit_size import edit_size
 from residual_audio.reweight.gains import blend
-from residual_audio.reweight.keep import STRENGTHS, held_in, joined_form
+from residual_audio.reweight.keep_in_place import STRENGTHS, held_in, joined_form
 from residual_audio.reweight.path import DEFAULT_STRENGTH, StrengthPath
 from residual_audio.reweight.terms import apply_direct
 from residual_audio.types import Gains

@@ -11,7 +11,7 @@ from residual_audio.adaptation.problem import Problem, problem_of
 from residual_audio.data.splits import grouped_split
 from residual_audio.errors import InputError
 from residual_audio.judge.of_store import rows_of
-from residual_audio.reweight.keep import Cost, Reference, cost_of
+from residual_audio.reweight.keep_in_place import Cost, Reference, cost_of
 from residual_audio.reweight.terms import terms_of
 from residual_audio.store import open_store
 from residual_audio.types import Gains

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from residual_audio.adaptation.divisions import Division, Split, splits_of
+from residual_audio.adaptation.methods.in_encoder import lesson_of, scores_of
 from residual_audio.adaptation.methods.registry import STAGE_SETS, name_of
 from residual_audio.adaptation.methods.residual import NETWORK, ResiDual
-from residual_audio.adaptation.methods.training import lesson_of, scores_of
 from residual_audio.adaptation.problem import Problem
 from residual_audio.data.splits import Folds
 from residual_audio.errors import InputError, MissingExtraError

@@ -18,7 +18,7 @@ from residual_audio.adaptation.problem import Problem
 from residual_audio.data.splits import Folds
 from residual_audio.errors import InputError
 from residual_audio.metrics import classification, uncertainty
-from residual_audio.reweight.edits import edit_size, stability
+from residual_audio.reweight.edit_size import edit_size, stability
 from residual_audio.types import FloatArray, Gains
 
 

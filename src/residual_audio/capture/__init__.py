@@ -1,5 +1,5 @@
 """What a run of an encoder reports: heads, blocks, stages, direct path, moments, tokens."""
 
-from residual_audio.capture.settings import KINDS, CaptureSettings
+from residual_audio.capture.capture_settings import KINDS, CaptureSettings
 
 __all__ = ["KINDS", "CaptureSettings"]

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from residual_audio.capture.capture_settings import SamplePlan
 from residual_audio.capture.kind import Kind
-from residual_audio.capture.settings import SamplePlan
 from residual_audio.models.encoder import Encoder
 from residual_audio.types import Site
 

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from residual_audio.capture.attention import Attention, map_shapes
+from residual_audio.capture.capture_settings import CaptureSettings, SamplePlan
 from residual_audio.capture.direct_pools import Direct
 from residual_audio.capture.kind import Kind
 from residual_audio.capture.pooled import Blocks, Heads, Stages
-from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.capture.token_moments import TokenMoments
 from residual_audio.capture.tokens import Tokens
 from residual_audio.engine.cores import stream_clips

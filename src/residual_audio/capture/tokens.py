@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from residual_audio.capture.capture_settings import SamplePlan
 from residual_audio.capture.kind import Kind
-from residual_audio.capture.settings import SamplePlan
 from residual_audio.errors import ModelError
 from residual_audio.models.encoder import Encoder
 from residual_audio.types import Site

@@ -28,7 +28,7 @@ def encode(
     json: options.Json = False,
 ) -> None:
     """Decode → front-end → encoder at the real tiny size on CPU: ours with 184 heads, and HF's."""
-    from residual_audio.benchmarks.encode import bench_encode
+    from residual_audio.benchmarks.encode_speed import bench_encode
 
     with watching(json) as progress:
         found = bench_encode(n_clips, batch_size, repeats, progress)
@@ -52,7 +52,7 @@ def analyse(
 
     The peer is timed on a few heads of each stage and scaled to all of them.
     """
-    from residual_audio.benchmarks.analyse import bench_analyse, bench_growth
+    from residual_audio.benchmarks.analyse_speed import bench_analyse, bench_growth
 
     sizes = (1000, 2000, 5000, 10_000, 20_000)
     with watching(json) as progress:
@@ -104,7 +104,7 @@ def intervene(
     direct_epoch_ratio: a training epoch inside the network / on the direct path.
     cached_epoch_ratio: a stage-3 epoch from the features / from saved states.
     """
-    from residual_audio.benchmarks.intervene import bench_intervene
+    from residual_audio.benchmarks.intervene_speed import bench_intervene
 
     with watching(json) as progress:
         found = bench_intervene(model, n_clips, naive_heads, seed, progress)
@@ -122,7 +122,7 @@ def capture(
     json: options.Json = False,
 ) -> None:
     """What capturing adds to the forward pass, as a share of it, kind by kind."""
-    from residual_audio.benchmarks.capture import KINDS, bench_capture
+    from residual_audio.benchmarks.capture_speed import KINDS, bench_capture
 
     with watching(json) as progress:
         found = bench_capture(rounds, threads, kind or KINDS, progress)

@@ -28,7 +28,7 @@ def run(
 ) -> None:
     """Fold gains into a model's weights and write an ordinary checkpoint: no cost at run time."""
     from residual_audio.models.registry import load_model
-    from residual_audio.reweight.checkpoint import export_folded
+    from residual_audio.reweight.folded_checkpoint import export_folded
     from residual_audio.reweight.gain_files import load_gains
 
     loaded = load_model(model, "cpu")

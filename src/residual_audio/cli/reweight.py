@@ -191,7 +191,7 @@ def fit(
     from residual_audio.adaptation.methods.residual import NETWORK, ResiDual
     from residual_audio.judge.of_store import rows_of
     from residual_audio.reweight.axes import Components
-    from residual_audio.reweight.edits import edit_size
+    from residual_audio.reweight.edit_size import edit_size
     from residual_audio.reweight.gain_files import save_gains
     from residual_audio.reweight.gains import blend, moved, n_gains
     from residual_audio.store import open_store

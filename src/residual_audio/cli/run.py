@@ -13,7 +13,7 @@ from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
     from residual_audio.pipeline.run import Finished
-    from residual_audio.pipeline.settings import RunSettings
+    from residual_audio.pipeline.run_settings import RunSettings
 
 
 def run(
@@ -41,7 +41,7 @@ def run(
 
     Steps that are up to date are skipped. Exit code 3: done, but some clips were skipped.
     """
-    from residual_audio.pipeline.settings import RunSettings
+    from residual_audio.pipeline.run_settings import RunSettings
 
     settings = RunSettings(
         model=model,

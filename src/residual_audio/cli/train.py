@@ -46,9 +46,9 @@ def run(
     import torch
 
     from residual_audio.models.clap import choose_device
-    from residual_audio.training.progress import watching
     from residual_audio.training.recipe import load_recipe
-    from residual_audio.training.run import run_training
+    from residual_audio.training.training import run_training
+    from residual_audio.training.watching import watching
 
     if threads is not None:
         torch.set_num_threads(threads)

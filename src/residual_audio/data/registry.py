@@ -21,7 +21,7 @@ MODULES: dict[str, str] = {
     "urbansound8k": "urbansound8k",
     "orchestra": "orchestra",
     "folder": "folder",
-    "manifest": "manifest",
+    "manifest": "manifest_table",
     "tinysol": "tinysol",
     "vocalsound": "vocalsound",
     "irmas": "irmas",

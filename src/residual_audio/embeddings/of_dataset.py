@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from residual_audio.data.base import Dataset
-from residual_audio.embeddings.cache import Embedded, recall
 from residual_audio.embeddings.embedder import DEFAULT, EmbeddingSettings, JointEmbedder
 from residual_audio.embeddings.rows import joined, named_rows
+from residual_audio.embeddings.vector_cache import Embedded, recall
 from residual_audio.errors import InputError, ResidualAudioError
 from residual_audio.passes.embed import embed_items
 from residual_audio.passes.sources import cut_clips

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from residual_audio import provenance
 from residual_audio.data.audio_files import AUDIO_SUFFIXES, is_audio
-from residual_audio.embeddings.cache import Embedded, digest_of, recall
 from residual_audio.embeddings.embedder import DEFAULT, EmbeddingSettings, JointEmbedder
 from residual_audio.embeddings.rows import named_rows
+from residual_audio.embeddings.vector_cache import Embedded, digest_of, recall
 from residual_audio.errors import InputError
 from residual_audio.files import shown
 from residual_audio.passes.embed import embed_items

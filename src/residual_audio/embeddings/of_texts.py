@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from residual_audio.embeddings.cache import Embedded, digest_of, recall
 from residual_audio.embeddings.embedder import JointEmbedder, Vectors
+from residual_audio.embeddings.vector_cache import Embedded, digest_of, recall
 from residual_audio.errors import InputError
 
 

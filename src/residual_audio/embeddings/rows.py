@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from residual_audio.embeddings.cache import Embedded
+from residual_audio.embeddings.vector_cache import Embedded
 from residual_audio.errors import InputError
 from residual_audio.passes.embed import AudioVectors
 

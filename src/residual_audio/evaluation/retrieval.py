@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from residual_audio import provenance
 from residual_audio.data.base import Dataset
-from residual_audio.embeddings.cache import Embedded
 from residual_audio.embeddings.embedder import DEFAULT, EmbeddingSettings, JointEmbedder
 from residual_audio.embeddings.of_dataset import embed_clips
 from residual_audio.embeddings.of_texts import embed_texts, need_text
+from residual_audio.embeddings.vector_cache import Embedded
 from residual_audio.errors import DatasetError, InputError
 from residual_audio.metrics import ranks as metrics
 from residual_audio.metrics import uncertainty

@@ -12,8 +12,8 @@ from typing import Unpack
 
 from residual_audio import engine as engines
 from residual_audio.data.base import Dataset
+from residual_audio.extraction.extract_settings import ExtractOptions, ExtractSettings
 from residual_audio.extraction.plan import plan_extraction
-from residual_audio.extraction.settings import ExtractOptions, ExtractSettings
 from residual_audio.extraction.worker import ShardJob, Worker, make_shard
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.progress import SILENT, Progress

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
+from residual_audio.capture.capture_settings import CaptureSettings
+from residual_audio.capture.embedded_texts import embed_texts, gather_texts
 from residual_audio.capture.operators import encoder_operators, joint_operators, window_grids
 from residual_audio.capture.recorder import fit_maps, probe_maps
-from residual_audio.capture.settings import CaptureSettings
-from residual_audio.capture.texts import embed_texts, gather_texts
 from residual_audio.data.base import Dataset
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError
-from residual_audio.extraction.settings import ExtractSettings
+from residual_audio.extraction.extract_settings import ExtractSettings
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import Features
 from residual_audio.models.registry import load_model

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from residual_audio.audio.oddities import oddity
+from residual_audio.capture.capture_settings import CaptureSettings, SamplePlan
 from residual_audio.capture.recorder import Recorder
-from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.data.base import Dataset
 from residual_audio.errors import InputError, ModelError
 from residual_audio.models.clap import AudioTextModel

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from residual_audio import provenance
-from residual_audio.embeddings.cache import Embedded
 from residual_audio.embeddings.embedder import DEFAULT, EmbeddingSettings, JointEmbedder
 from residual_audio.embeddings.of_folder import audio_files, embed_windows
+from residual_audio.embeddings.vector_cache import Embedded
 from residual_audio.errors import InputError
 from residual_audio.files import write_npz, write_safetensors
 from residual_audio.metrics import frechet

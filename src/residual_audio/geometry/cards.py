@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from residual_audio.errors import InputError
 from residual_audio.geometry.clouds import Clouds, thin
-from residual_audio.metrics import geometry, spectra
+from residual_audio.metrics import cloud_shape, spectra
 from residual_audio.progress import SILENT, Progress
 
 Array = npt.NDArray[Any]
@@ -58,8 +58,8 @@ def diagnose(clouds: Clouds, *, seed: int = 0) -> ModelCard:
     numbers = {
         **_side("text", clouds.text),
         **_side("audio", clouds.audio),
-        "gap_angle_deg": geometry.modality_gap(clouds.audio, clouds.text).angle_deg,
-        "auc": geometry.pair_auc(clouds.audio, clouds.text, clouds.pairs),
+        "gap_angle_deg": cloud_shape.modality_gap(clouds.audio, clouds.text).angle_deg,
+        "auc": cloud_shape.pair_auc(clouds.audio, clouds.text, clouds.pairs),
         "auc_centred": _centred_auc(clouds),
         "auc_mapped": _mapped_auc(clouds, seed),
         **_bias(clouds),
@@ -71,7 +71,7 @@ def _side(side: str, x: Array) -> dict[str, float]:
     limit = max(1, min(len(x) - 1, x.shape[1]))
     rank = float(spectra.effective_rank(spectra.eigenspectrum(x))[0])
     return {
-        f"mean_cosine_{side}": geometry.mean_cosine(x),
+        f"mean_cosine_{side}": cloud_shape.mean_cosine(x),
         # a constant cloud has no spectrum: no direction at all
         f"relative_rank_{side}": rank / limit if rank == rank else 0.0,
     }
@@ -95,7 +95,7 @@ def _bias(clouds: Clouds) -> dict[str, float]:
 def _centred_auc(clouds: Clouds) -> float:
     assert clouds.text is not None
     audio, text = clouds.audio - clouds.audio.mean(0), clouds.text - clouds.text.mean(0)
-    return geometry.pair_auc(_unit(audio), _unit(text), clouds.pairs)
+    return cloud_shape.pair_auc(_unit(audio), _unit(text), clouds.pairs)
 
 
 def _mapped_auc(clouds: Clouds, seed: int, n_folds: int = 2) -> float:
@@ -120,7 +120,7 @@ def _mapped_auc(clouds: Clouds, seed: int, n_folds: int = 2) -> float:
         if len(test.pairs) == 0:
             continue
         mapped = (test.audio - offset_a) @ mapping
-        found.append(geometry.pair_auc(_unit(mapped), _unit(test.text - offset_t), test.pairs))
+        found.append(cloud_shape.pair_auc(_unit(mapped), _unit(test.text - offset_t), test.pairs))
     return float(np.mean(found)) if found else math.nan
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from residual_audio.errors import InputError
-from residual_audio.metrics.geometry import unit_rows
+from residual_audio.metrics.cloud_shape import unit_rows
 
 Array = npt.NDArray[Any]
 

@@ -35,7 +35,7 @@ def refuse_unsaid(
 def build_front_end(spec: FrontEndSpec, filters: Any = None) -> nn.Module:
     """Waveforms [clip, sample] → the features an encoder takes; `filters` override the spec's."""
     if spec.fusion:
-        from residual_audio.audio.fusion import FusionLogMel
+        from residual_audio.audio.fusion_mel import FusionLogMel
 
         return FusionLogMel(spec, filters)
     return LogMel(spec, filters)

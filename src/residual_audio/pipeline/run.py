@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from residual_audio.errors import ResidualAudioError
 from residual_audio.files import write_json
 from residual_audio.pipeline import work
-from residual_audio.pipeline.settings import RunSettings
+from residual_audio.pipeline.run_settings import RunSettings
 from residual_audio.pipeline.steps import Done, Steps, contents
 from residual_audio.pipeline.workshop import Workshop
 from residual_audio.progress import SILENT, Progress

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from residual_audio.pipeline.settings import RunSettings
+from residual_audio.pipeline.run_settings import RunSettings
 from residual_audio.progress import Progress
 
 if TYPE_CHECKING:

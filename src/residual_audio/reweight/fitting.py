@@ -15,7 +15,14 @@ from residual_audio.models.joint import JointHead
 from residual_audio.reweight.descent import Embed
 from residual_audio.reweight.descent_search import Choice, Search, search_and_fit
 from residual_audio.reweight.direct_loss import DirectLoss
-from residual_audio.reweight.keep import STRENGTHS, Cost, Held, KeepInPlace, held_in, joined_form
+from residual_audio.reweight.keep_in_place import (
+    STRENGTHS,
+    Cost,
+    Held,
+    KeepInPlace,
+    held_in,
+    joined_form,
+)
 from residual_audio.reweight.objectives import objective
 from residual_audio.reweight.path import (
     DEFAULT_STRENGTH,

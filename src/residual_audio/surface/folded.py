@@ -9,7 +9,7 @@ from pathlib import Path
 from residual_audio.errors import ModelError
 from residual_audio.models.edited import EditedEncoder
 from residual_audio.reweight.acting import gains_digest
-from residual_audio.reweight.checkpoint import fold_proved, write_folded
+from residual_audio.reweight.folded_checkpoint import fold_proved, write_folded
 from residual_audio.reweight.gains import blend, n_gains
 from residual_audio.surface.given import GainsLike, ModelLike, given_gains, given_model
 from residual_audio.surface.model import Layout, Model

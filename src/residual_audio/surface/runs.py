@@ -13,8 +13,8 @@ from residual_audio.data.base import Dataset
 from residual_audio.data.registry import dataset_names, load_dataset
 from residual_audio.data.remembered import RunSource, recall_source, remember_source
 from residual_audio.errors import InputError, ModelError
+from residual_audio.extraction.extract_settings import ExtractOptions
 from residual_audio.extraction.extraction import extract as extract_store
-from residual_audio.extraction.settings import ExtractOptions
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.passes.kept import Passes, load_passes
 from residual_audio.passes.loop import Hearing

@@ -21,8 +21,6 @@ from residual_audio.models.text_small import SmallText
 from residual_audio.models.training_data import training_data_record
 from residual_audio.training.augment import Mixed, augment
 from residual_audio.training.batches import Batch, Batches, all_texts
-from residual_audio.training.clips import Clips, front_end_spec, trained_on
-from residual_audio.training.loop import Listener, generator, train
 from residual_audio.training.losses import (
     at_most,
     cosine_distance,
@@ -32,6 +30,8 @@ from residual_audio.training.losses import (
 )
 from residual_audio.training.recipe import AudioRecipe, Optimisation, Recipe
 from residual_audio.training.tracking import Probe
+from residual_audio.training.training_clips import Clips, front_end_spec, trained_on
+from residual_audio.training.training_loop import Listener, generator, train
 
 MAX_SCALE = 100.0
 

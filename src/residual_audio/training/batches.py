@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from residual_audio.errors import InputError
-from residual_audio.training.clips import Clips
-from residual_audio.training.loop import generator
 from residual_audio.training.recipe import AudioRecipe
+from residual_audio.training.training_clips import Clips
+from residual_audio.training.training_loop import generator
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,6 @@ from residual_audio.models.encoder import Encoder
 from residual_audio.models.text_small import SmallText
 from residual_audio.training.audio_stage import AudioTask, HeardBatch, Learner
 from residual_audio.training.augment import augment, colour
-from residual_audio.training.clips import Clips
-from residual_audio.training.loop import generator
 from residual_audio.training.losses import (
     centroid,
     cosine_distance,
@@ -39,6 +37,8 @@ from residual_audio.training.losses import (
 )
 from residual_audio.training.pair_data import PairBatch, PairBatches, PairClips
 from residual_audio.training.recipe import ComposeRecipe, Recipe
+from residual_audio.training.training_clips import Clips
+from residual_audio.training.training_loop import generator
 
 BATCH = 32
 PROMPTS_IN = 8

@@ -14,9 +14,9 @@ from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError
 from residual_audio.training.batches import share_out
-from residual_audio.training.clips import Say, features_of
-from residual_audio.training.loop import generator
 from residual_audio.training.recipe import PairData
+from residual_audio.training.training_clips import Say, features_of
+from residual_audio.training.training_loop import generator
 
 
 @dataclass(frozen=True)

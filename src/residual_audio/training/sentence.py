@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 
 from residual_audio.errors import InputError
-from residual_audio.training.files import read_arrays, write_arrays
+from residual_audio.training.line_log import read_arrays, write_arrays
 
 Vectors = npt.NDArray[np.float32]
 N_SAMPLE = 8000

@@ -14,11 +14,11 @@ from torch import Tensor
 from residual_audio.files import read_json, write_json
 from residual_audio.models.text_small import SmallText, SmallTextConfig, load_bpe, train_bpe
 from residual_audio.models.weights import load_strict, read_safetensors
-from residual_audio.training.files import write_tensors
-from residual_audio.training.loop import Listener, generator, train
+from residual_audio.training.line_log import write_tensors
 from residual_audio.training.losses import cosine_distance, relational
 from residual_audio.training.recipe import TextRecipe
 from residual_audio.training.sentence import Vectors, embed_sentences, into_space, sentence_space
+from residual_audio.training.training_loop import Listener, generator, train
 
 Indices = npt.NDArray[np.int64]
 N_HELD_OUT = 512

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from residual_audio.metrics.geometry import modality_gap, rank_me
+from residual_audio.metrics.cloud_shape import modality_gap, rank_me
 from residual_audio.metrics.spectra import eigenspectrum, participation_ratio, pca_dimension
-from residual_audio.training.clips import Clips
-from residual_audio.training.files import write_arrays
+from residual_audio.training.line_log import write_arrays
 from residual_audio.training.recipe import AudioRecipe
+from residual_audio.training.training_clips import Clips
 from residual_audio.types import Site
 
 if TYPE_CHECKING:

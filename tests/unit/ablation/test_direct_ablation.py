@@ -9,7 +9,7 @@ from direct_sources import two_stages
 from torch import nn
 
 from residual_audio.ablation.curves import RemovalOrder, greedy_order_direct, removal_curve_direct
-from residual_audio.ablation.direct import derangement, direct_ablation
+from residual_audio.ablation.direct_effects import derangement, direct_ablation
 from residual_audio.ablation.pairs import interactions, pairs_of
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError

@@ -10,7 +10,7 @@ from small_run import small_dataset, small_model
 
 from residual_audio.adaptation.divisions import folds_of, splits_of
 from residual_audio.adaptation.methods.bitfit import SETTINGS, BitFit
-from residual_audio.adaptation.methods.zero_shot import ZeroShot
+from residual_audio.adaptation.methods.unadapted import ZeroShot
 from residual_audio.adaptation.problem import problem_of
 from residual_audio.extraction.extraction import extract
 from residual_audio.passes.kept import load_passes

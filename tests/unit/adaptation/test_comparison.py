@@ -24,8 +24,8 @@ from residual_audio.adaptation.methods.registry import (
 from residual_audio.adaptation.methods.residual import ResiDual
 from residual_audio.adaptation.methods.ridge import Ridge
 from residual_audio.adaptation.methods.rule import Rule
+from residual_audio.adaptation.methods.unadapted import ZeroShot
 from residual_audio.adaptation.methods.whitening import Whitening
-from residual_audio.adaptation.methods.zero_shot import ZeroShot
 from residual_audio.adaptation.moved import moved_components, moved_units
 from residual_audio.adaptation.problem import Problem
 from residual_audio.adaptation.pruning import first

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from residual_audio.audio import specs
 from residual_audio.audio.frontend import LogMel
-from residual_audio.audio.fusion import FusionLogMel, fuse, fusion_starts
+from residual_audio.audio.fusion_mel import FusionLogMel, fuse, fusion_starts
 from residual_audio.errors import InputError
 
 

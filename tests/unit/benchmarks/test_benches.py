@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from residual_audio.benchmarks import analyse as battery_bench
+from residual_audio.benchmarks import analyse_speed as battery_bench
 from residual_audio.benchmarks.kill import Survived
 from residual_audio.benchmarks.memory import growth
 from residual_audio.cli.app import build

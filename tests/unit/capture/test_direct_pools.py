@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from residual_audio.capture.capture_settings import CaptureSettings, SamplePlan
 from residual_audio.capture.direct_pools import compose
 from residual_audio.capture.recorder import Recorder
-from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.errors import ModelError
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 

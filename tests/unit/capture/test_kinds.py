@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from residual_audio.capture.capture_settings import KINDS, CaptureSettings, SamplePlan
 from residual_audio.capture.recorder import Recorder, fit_maps, probe_maps
-from residual_audio.capture.settings import KINDS, CaptureSettings, SamplePlan
 from residual_audio.capture.tokens import grid_order, variance_split
 from residual_audio.errors import InputError
 from residual_audio.metrics.moments import Moments, merge_all

@@ -30,8 +30,8 @@ from residual_audio.metrics.uncertainty import mean_interval
 from residual_audio.models.registry import load_model
 from residual_audio.models.training_data import TrainingData, heard_before, read_training_data
 from residual_audio.progress import Progress
-from residual_audio.training.clips import trained_on
 from residual_audio.training.recipe import load_recipe
+from residual_audio.training.training_clips import trained_on
 from residual_audio.types import Clip
 
 runner = CliRunner()

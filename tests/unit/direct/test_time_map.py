@@ -9,9 +9,9 @@ from tests.support.one_stage import one_stage_model
 from tests.support.tiny_model import tiny_model
 
 import residual_audio as ra
+from residual_audio.capture.capture_settings import CaptureSettings, SamplePlan
 from residual_audio.capture.operators import encoder_operators
 from residual_audio.capture.recorder import Recorder
-from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.direct.contributions import Captured, Contributions
 from residual_audio.direct.time_map import spread_evenly, tangent
 from residual_audio.errors import ModelError

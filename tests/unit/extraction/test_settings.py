@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from residual_audio.errors import InputError
-from residual_audio.extraction.settings import ExtractOptions, ExtractSettings
+from residual_audio.extraction.extract_settings import ExtractOptions, ExtractSettings
 
 
 def test_every_setting_is_a_keyword_and_no_keyword_is_unknown() -> None:

@@ -173,9 +173,9 @@ def test_attribution_is_the_derivative_along_the_line(given):
 
 
 def test_direct_is_arithmetic_of_the_latent(given):
+    from residual_audio.capture.capture_settings import CaptureSettings, SamplePlan
     from residual_audio.capture.operators import encoder_operators
     from residual_audio.capture.recorder import Recorder
-    from residual_audio.capture.settings import CaptureSettings, SamplePlan
 
     model = given.model
     recorder = Recorder(model.encoder, SamplePlan(4, CaptureSettings.of("heads,direct")))

@@ -16,7 +16,7 @@ from residual_audio.errors import InputError, ModelError
 from residual_audio.metrics.spectra import fit_spectrum
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.registry import load_model
-from residual_audio.reweight.checkpoint import export_folded, record_path
+from residual_audio.reweight.folded_checkpoint import export_folded, record_path
 from residual_audio.reweight.network import NetworkGains
 from residual_audio.types import Gains
 

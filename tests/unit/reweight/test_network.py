@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from residual_audio.ablation.removal import Replacement, reference_means, remove
+from residual_audio.capture.capture_settings import CaptureSettings, SamplePlan
 from residual_audio.capture.operators import encoder_operators
 from residual_audio.capture.recorder import Recorder
-from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.direct.contributions import Captured, Contributions
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge

@@ -17,10 +17,10 @@ from residual_audio.judge.answers import Judge
 from residual_audio.models.joint import MLP, JointHead, ResidualMLP
 from residual_audio.reweight.axes import direct_spectra
 from residual_audio.reweight.direct_loss import DirectLoss
-from residual_audio.reweight.edits import edit_size, likeness, stability, times_chosen
+from residual_audio.reweight.edit_size import edit_size, likeness, stability, times_chosen
 from residual_audio.reweight.fitting import Lesson, fit_direct
 from residual_audio.reweight.gains import blend
-from residual_audio.reweight.keep import KeepInPlace, Reference, held_in
+from residual_audio.reweight.keep_in_place import KeepInPlace, Reference, held_in
 from residual_audio.reweight.learned_axes import learned_axes
 from residual_audio.reweight.objectives import objective
 from residual_audio.reweight.path import FREE, Regularity, StrengthPath

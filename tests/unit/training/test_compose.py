@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from residual_audio.errors import InputError, StoreError
-from residual_audio.training.clips import front_end_spec, load_clips
 from residual_audio.training.compose_stage import ComposeTask, load_tower_of, weights_of
-from residual_audio.training.composition import beginning
-from residual_audio.training.files import LineLog, read_tensors
+from residual_audio.training.composition_stages import beginning
+from residual_audio.training.line_log import LineLog, read_tensors
 from residual_audio.training.losses import at_most, centroid, exchanged, spread
 from residual_audio.training.pair_data import PairBatches, load_pairs
 from residual_audio.training.recipe import Recipe, load_recipe
-from residual_audio.training.run import run_training
+from residual_audio.training.training import run_training
+from residual_audio.training.training_clips import front_end_spec, load_clips
 
 STEPS = 6
 PAIRS = [

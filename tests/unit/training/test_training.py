@@ -12,11 +12,11 @@ from heard import embed_audio
 from residual_audio.errors import StoreError
 from residual_audio.models.text_small import SmallText, SmallTextConfig, train_bpe
 from residual_audio.training.batches import Batches, share_out
-from residual_audio.training.clips import load_clips
-from residual_audio.training.files import LineLog, read_arrays, read_tensors
-from residual_audio.training.loop import schedule
+from residual_audio.training.line_log import LineLog, read_arrays, read_tensors
 from residual_audio.training.recipe import Optimisation, Recipe
-from residual_audio.training.run import run_training
+from residual_audio.training.training import run_training
+from residual_audio.training.training_clips import load_clips
+from residual_audio.training.training_loop import schedule
 
 STEPS = 8
 
@@ -232,9 +232,9 @@ def test_positives_join_a_class_but_not_captions(tmp_path: Path) -> None:
 
 
 def test_text_distillation_learns(tmp_path: Path) -> None:
-    from residual_audio.training.loop import train
     from residual_audio.training.recipe import TextRecipe
     from residual_audio.training.text_stage import TextTask, load_tower, save_tower
+    from residual_audio.training.training_loop import train
 
     words = ["rain", "dog", "bell", "engine", "wind", "door"]
     texts = [f"{a} and {b}" for a in words for b in words]

@@ -12,12 +12,12 @@ import torch
 from residual_audio.errors import InputError
 from residual_audio.models.text_small import SmallText, SmallTextConfig, load_bpe, train_bpe
 from residual_audio.training import augment as aug
-from residual_audio.training.clips import hold_out
-from residual_audio.training.loop import generator, schedule
+from residual_audio.training.corpus import cut_phrases, readable_title
 from residual_audio.training.losses import multi_positive, relational, symmetric_contrastive
 from residual_audio.training.recipe import Augmentation, Optimisation, load_recipe
 from residual_audio.training.sentence import even_out, into_space
-from residual_audio.training.texts import cut_phrases, readable_title
+from residual_audio.training.training_clips import hold_out
+from residual_audio.training.training_loop import generator, schedule
 
 
 def test_one_positive_is_info_nce() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from residual_audio.adaptation.divisions import Split
+from residual_audio.adaptation.methods.in_encoder import fit_weights
 from residual_audio.adaptation.methods.method import Fitted, InEncoder
-from residual_audio.adaptation.methods.training import fit_weights
 from residual_audio.adaptation.problem import Problem
 from residual_audio.reweight.descent import FitSettings
 from residual_audio.reweight.tuning import TunedWeights

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from residual_audio.adaptation.divisions import Split
+from residual_audio.adaptation.methods.in_encoder import lesson_of
 from residual_audio.adaptation.methods.method import Fitted, FromStore
-from residual_audio.adaptation.methods.training import lesson_of
 from residual_audio.adaptation.problem import Problem
 from residual_audio.metrics.spectra import fit_spectrum
 from residual_audio.models.joint import Identity

@@ -18,8 +18,8 @@ from residual_audio.adaptation.methods.output_gains import OutputGains
 from residual_audio.adaptation.methods.residual import ResiDual
 from residual_audio.adaptation.methods.ridge import Ridge
 from residual_audio.adaptation.methods.rule import Rule
+from residual_audio.adaptation.methods.unadapted import PromptEnsemble, ZeroShot
 from residual_audio.adaptation.methods.whitening import Whitening
-from residual_audio.adaptation.methods.zero_shot import PromptEnsemble, ZeroShot
 from residual_audio.adaptation.problem import Problem
 from residual_audio.errors import InputError
 from residual_audio.reweight.axes import Components

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from residual_audio.adaptation.divisions import Split
-from residual_audio.adaptation.methods.method import Fitted
-from residual_audio.adaptation.methods.training import (
+from residual_audio.adaptation.methods.in_encoder import (
     FEW_SHOT_NETWORK_EPOCHS,
     lesson_of,
     scores_of,
 )
+from residual_audio.adaptation.methods.method import Fitted
 from residual_audio.adaptation.problem import Problem
 from residual_audio.adaptation.references import references_of
 from residual_audio.errors import InputError
@@ -32,7 +32,7 @@ from residual_audio.reweight.descent import FitSettings
 from residual_audio.reweight.descent_search import Search
 from residual_audio.reweight.fitting import TermsFor, fit_direct, fit_inside
 from residual_audio.reweight.gains import identity_gains, n_gains
-from residual_audio.reweight.keep import Hold, KeepInPlace
+from residual_audio.reweight.keep_in_place import Hold, KeepInPlace
 from residual_audio.reweight.learned_axes import learned_axes
 from residual_audio.reweight.network import NetworkGains
 from residual_audio.reweight.objectives import objective, parse_objective

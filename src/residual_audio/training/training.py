@@ -17,16 +17,16 @@ from torch import Tensor
 from residual_audio.errors import InputError
 from residual_audio.files import write_json
 from residual_audio.provenance import collect
-from residual_audio.training import composition
+from residual_audio.training import composition_stages as composition
 from residual_audio.training.audio_stage import AudioTask, finish, run_stage
 from residual_audio.training.batches import all_texts
-from residual_audio.training.checkpoint import averaged
-from residual_audio.training.clips import Clips, class_names, load_clips, open_datasets
-from residual_audio.training.loop import Listener
+from residual_audio.training.corpus import corpus, texts_by_clip
 from residual_audio.training.recipe import Recipe
 from residual_audio.training.sentence import embed_sentences, into_space, sentence_space
 from residual_audio.training.text_stage import has_tower, load_tower, run_text_stage
-from residual_audio.training.texts import corpus, texts_by_clip
+from residual_audio.training.training_clips import Clips, class_names, load_clips, open_datasets
+from residual_audio.training.training_loop import Listener
+from residual_audio.training.training_state import averaged
 
 STAGES = ("text", "audio", "tune", *composition.STAGES)
 

@@ -14,8 +14,8 @@ from typing import TypedDict
 
 import torch
 
+from residual_audio.capture.capture_settings import CaptureSettings, SamplePlan
 from residual_audio.capture.recorder import Recorder
-from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.models.registry import load_model
 from residual_audio.progress import SILENT, Progress
 

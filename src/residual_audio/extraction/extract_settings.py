@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from residual_audio.audio.windows import LongPolicy
-from residual_audio.capture.settings import CaptureSettings
+from residual_audio.capture.capture_settings import CaptureSettings
 from residual_audio.errors import InputError
 from residual_audio.passes.loop import Hearing
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from residual_audio.errors import InputError
-from residual_audio.metrics import geometry as g
+from residual_audio.metrics import cloud_shape as g
 
 
 def _unit(n: int, d: int, seed: int = 0, shift: float = 0.0) -> np.ndarray:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from residual_audio.audio.decode import load_audio
+from residual_audio.capture.capture_settings import CaptureSettings, SamplePlan
 from residual_audio.capture.recorder import Recorder
-from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.hf import load as load_hf
 from residual_audio.models.htsat import HTSATConfig

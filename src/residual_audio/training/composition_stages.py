@@ -13,11 +13,11 @@ import torch
 
 from residual_audio.errors import InputError
 from residual_audio.training.audio_stage import finish, run_stage
-from residual_audio.training.clips import front_end_spec, load_clips, open_datasets
 from residual_audio.training.compose_stage import ComposeTask, load_tower_of, weights_of
-from residual_audio.training.loop import Listener
 from residual_audio.training.pair_data import load_pairs
 from residual_audio.training.recipe import ComposeRecipe, Recipe
+from residual_audio.training.training_clips import front_end_spec, load_clips, open_datasets
+from residual_audio.training.training_loop import Listener
 
 STAGES = ("order", "compose")
 

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from residual_audio.errors import ModelError
-from residual_audio.training.checkpoint import load_checkpoint, save_checkpoint
-from residual_audio.training.files import LineLog
+from residual_audio.training.line_log import LineLog
 from residual_audio.training.recipe import Optimisation
+from residual_audio.training.training_state import load_checkpoint, save_checkpoint
 
 Report = Callable[[int, int, dict[str, float]], None]
 

@@ -15,9 +15,9 @@ from residual_audio.ablation.exact import exact_ablation
 from residual_audio.ablation.first_order import first_order_ablation
 from residual_audio.ablation.removal import remove
 from residual_audio.benchmarks.exchange_speed import exchange_speed
+from residual_audio.capture.capture_settings import CaptureSettings, SamplePlan
 from residual_audio.capture.operators import encoder_operators
 from residual_audio.capture.recorder import Recorder
-from residual_audio.capture.settings import CaptureSettings, SamplePlan
 from residual_audio.direct.contributions import Captured, Contributions
 from residual_audio.judge.answers import Judge
 from residual_audio.metrics.spectra import fit_spectrum

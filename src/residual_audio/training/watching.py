@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from residual_audio.training.loop import Listener
+from residual_audio.training.training_loop import Listener
 
 EVERY_S = 60.0
 """Seconds between lines where there is no terminal."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from residual_audio.errors import StoreError
 from residual_audio.files import read_json, write_json
-from residual_audio.training.files import read_tensors, write_tensors
+from residual_audio.training.line_log import read_tensors, write_tensors
 
 FILE, STATE = "checkpoint.safetensors", "checkpoint.json"
 

@@ -20,9 +20,9 @@ from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError, ResidualAudioError
 from residual_audio.models.training_data import TrainingData
 from residual_audio.passes.loop import Hearing, Windows, hear
-from residual_audio.training.files import read_tensors, write_tensors
+from residual_audio.training.corpus import texts_by_clip
+from residual_audio.training.line_log import read_tensors, write_tensors
 from residual_audio.training.recipe import AudioRecipe, Distillation
-from residual_audio.training.texts import texts_by_clip
 from residual_audio.types import Clip
 
 Say = Callable[[str], None]
