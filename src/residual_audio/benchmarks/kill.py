@@ -1,22 +1,23 @@
 """Kill an extraction with SIGKILL at random moments, resume, and compare with an undisturbed one.
 
-One parent imports everything and forks a child for each attempt, so that a kill hits the work and
-not the imports.
+A server that has everything imported forks a child for each attempt, so that a kill hits the work
+and not the imports.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import random
 import signal
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 
+from residual_audio.benchmarks.faults.children import ended, in_child, start
 from residual_audio.benchmarks.small_model import small_model
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import EngineError
@@ -46,22 +47,22 @@ class Survived:
 
 def bench_kill(kills: int = 30, seed: int = 0, progress: Progress = SILENT) -> Survived:
     """So many kills of one extraction, then its end, against one that was left alone."""
-    load_dataset("synthetic", n_clips=1)  # imported before the forks
+    in_child(_nothing)  # the server starts and imports before anything is timed
     draw = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         whole, broken = Path(folder, "whole"), Path(folder, "broken")
-        start = time.monotonic()
-        if _ended_with(_attempt(whole)):
+        begun = time.monotonic()
+        if in_child(partial(_extract, whole)):
             raise EngineError("the undisturbed extraction failed")
-        duration_s = time.monotonic() - start
+        duration_s = time.monotonic() - begun
         done, lost, changed, restarts = 0, 0, 0, 0
         seen: dict[str, str] = {}
         progress.step("killing", kills, "kills")
         while done < kills:
-            child = _attempt(broken)
+            child = start(partial(_extract, broken))
             time.sleep(draw.uniform(0.02, 0.35 * duration_s))
-            os.kill(child, signal.SIGKILL)
-            if os.WIFEXITED(_ended_with(child)):  # finished before the kill: start another one
+            child.kill()
+            if ended(child) != -signal.SIGKILL:  # finished before the kill: start another one
                 restarts += 1
                 for path in (broken / "store").iterdir():
                     path.unlink()
@@ -74,32 +75,21 @@ def bench_kill(kills: int = 30, seed: int = 0, progress: Progress = SILENT) -> S
             lost += sum(name not in now for name in seen)
             changed += sum(name in now and now[name] != seen[name] for name in seen)
             seen = now
-        status = _ended_with(_attempt(broken))
+        status = in_child(partial(_extract, broken))
         identical = status == 0 and _shards(whole) == _shards(broken)
         problems = verify_store(broken)
     seconds = round(duration_s, 2)
     return Survived(done, restarts, seconds, identical, lost, changed, problems)
 
 
-def _attempt(out: Path) -> int:
-    """Extract in a child; its process id."""
-    child = os.fork()
-    if child:
-        return child
-    code = 1
-    try:
-        torch.set_num_threads(1)
-        data = load_dataset("synthetic", n_clips=N_CLIPS, duration_s=1.0)
-        extract(
-            small_model(), data, out, capture="all", shard_size=SHARD, batch_size=4, device="cpu"
-        )
-        code = 0
-    finally:
-        os._exit(code)
+def _nothing() -> None:
+    pass
 
 
-def _ended_with(child: int) -> int:
-    return os.waitpid(child, 0)[1]
+def _extract(out: Path) -> None:
+    torch.set_num_threads(1)
+    data = load_dataset("synthetic", n_clips=N_CLIPS, duration_s=1.0)
+    extract(small_model(), data, out, capture="all", shard_size=SHARD, batch_size=4, device="cpu")
 
 
 def _shards(out: Path) -> dict[str, str]:

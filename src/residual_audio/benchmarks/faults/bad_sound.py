@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
 import tempfile
-import time
+from contextlib import suppress
+from functools import partial
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 import soundfile
 
 from residual_audio.audio.decode import load_audio
+from residual_audio.benchmarks.faults.children import ended, start
 from residual_audio.benchmarks.faults.outcome import Campaign
 from residual_audio.errors import ResidualAudioError
 from residual_audio.progress import SILENT, Progress
@@ -78,29 +81,14 @@ def _mutated(data: bytes, draw: np.random.Generator) -> bytes:
 
 def _try(paths: list[Path], campaign: Campaign) -> None:
     """Decode each in a child that may take so much memory; its time is watched from here."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(reading)
-        _decode(paths, writing)
-    os.close(writing)
-    told = b""
-    with os.fdopen(reading, "rb") as pipe:
-        os.set_blocking(pipe.fileno(), False)
-        last, n_seen = time.monotonic(), 0
-        while True:
-            told += pipe.read() or b""
-            if told.count(b"\n") != n_seen:
-                last, n_seen = time.monotonic(), told.count(b"\n")
-            if os.waitpid(child, os.WNOHANG)[0]:
-                told += pipe.read() or b""
-                break
-            if time.monotonic() - last > LONGEST_S:
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-                break
-            time.sleep(0.02)
-    answers = told.decode().splitlines()
+    reading, writing = Pipe(duplex=False)
+    child = start(partial(_decode, paths, writing))
+    writing.close()
+    answers: list[str] = []
+    with reading, suppress(EOFError):  # the child has ended
+        while reading.poll(LONGEST_S):
+            answers.append(reading.recv())
+    ended(child, 0.5)
     for i, path in enumerate(paths):
         if i < len(answers):
             campaign.count(None if answers[i] == "ok" else f"{path.suffix}: {answers[i]}")
@@ -110,8 +98,8 @@ def _try(paths: list[Path], campaign: Campaign) -> None:
             )
 
 
-def _decode(paths: list[Path], writing: int) -> None:
-    """In the child: one line a file, then the end."""
+def _decode(paths: list[Path], writing: Connection) -> None:
+    """In the child: one answer a file, then the end."""
     there = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (there + MOST_BYTES,) * 2)
     for path in paths:
@@ -122,5 +110,4 @@ def _decode(paths: list[Path], writing: int) -> None:
             answer = "ok" if path.name in str(error) else f"does not name the file: {error}"
         except BaseException as error:
             answer = f"{type(error).__name__} {error}"
-        os.write(writing, answer.replace("\n", " ").encode() + b"\n")
-    os._exit(0)
+        writing.send(answer)

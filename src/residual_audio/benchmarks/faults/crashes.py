@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from residual_audio import files
-from residual_audio.benchmarks.faults.outcome import Campaign, in_child
+from residual_audio.benchmarks.faults.children import in_child
+from residual_audio.benchmarks.faults.outcome import Campaign
 from residual_audio.benchmarks.faults.works import WORKS, Work
 from residual_audio.errors import EngineError
 from residual_audio.progress import SILENT, Progress
@@ -56,7 +57,7 @@ def _crash(
 
 def _judge(work: Work, out: Path, status: int, whole: dict[str, str]) -> str | None:
     where = f"{out.name} of {work.name}"
-    if not os.WIFSIGNALED(status):
+    if status != -signal.SIGKILL:
         return f"{where} was not killed"
     before = contents(out)
     if in_child(partial(work.write, out)):

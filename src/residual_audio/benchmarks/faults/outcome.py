@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 SHOWN = 20
@@ -27,19 +25,3 @@ class Campaign:
             self.held += 1
         elif len(self.broken) < SHOWN:
             self.broken.append(problem)
-
-
-def in_child(work: Callable[[], None]) -> int:
-    """Run it in a fork of this process, which has everything imported; its status as `waitpid`
-    gives it, 0 where it came to its end."""
-    child = os.fork()
-    if child:
-        return os.waitpid(child, 0)[1]
-    code = 1
-    try:
-        work()
-        code = 0
-    except Exception as error:
-        os.write(2, f"{type(error).__name__}: {error}\n".encode())
-    finally:
-        os._exit(code)

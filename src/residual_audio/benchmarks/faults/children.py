@@ -1,0 +1,59 @@
+"""Children to be killed: forked from a clean server that has everything imported.
+
+A fork of the caller itself may hang for ever: the threads of its numerical libraries are not there
+in the child, their locks are.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
+
+LONGEST_S = 300.0
+
+
+def start(work: Callable[[], None]) -> ForkServerProcess:
+    """Begin it in a child of one thread; `work` must be picklable."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["residual_audio.benchmarks.faults.works"])
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        child = context.Process(target=_do, args=(work,), daemon=True)
+        child.start()
+    finally:
+        if before is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = before
+    return child
+
+
+def ended(child: ForkServerProcess, longest_s: float = LONGEST_S) -> int:
+    """Its exit code: 0 at its end, the negative number of the signal that killed it; one that
+    takes longer is killed and counts as 124."""
+    child.join(longest_s)
+    late = child.exitcode is None
+    if late:
+        child.kill()
+        child.join()
+    code = 124 if late else child.exitcode
+    child.close()
+    assert code is not None
+    return code
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """Run it to its end in a child; its exit code as `ended` gives it."""
+    return ended(start(work))
+
+
+def _do(work: Callable[[], None]) -> None:
+    try:
+        work()
+    except Exception as error:
+        os.write(2, f"{type(error).__name__}: {error}\n".encode())
+        sys.exit(1)
