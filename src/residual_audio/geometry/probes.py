@@ -17,7 +17,7 @@ import numpy.typing as npt
 from residual_audio import provenance
 from residual_audio.errors import InputError
 from residual_audio.geometry.clouds import Clouds, halves, thin
-from residual_audio.metrics import dimension, geometry, spectra
+from residual_audio.metrics import cloud_shape, dimension, spectra
 from residual_audio.metrics.neighbours import neighbour_distances
 from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Result, Score
@@ -37,22 +37,22 @@ def measure(clouds: Clouds) -> tuple[dict[str, float], dict[str, str]]:
     of_text, why = _side("text", clouds.text)
     values |= of_text
     reasons |= why
-    gap = geometry.modality_gap(clouds.audio, clouds.text)
+    gap = cloud_shape.modality_gap(clouds.audio, clouds.text)
     values |= {"gap_l2": gap.l2, "gap_cosine": gap.cosine, "gap_angle_deg": gap.angle_deg}
     # which side becomes a hub when the other one asks
     for side, queries, items in (
         ("audio", clouds.text, clouds.audio),
         ("text", clouds.audio, clouds.text),
     ):
-        hubs = geometry.hubness(queries, items)
+        hubs = cloud_shape.hubness(queries, items)
         values |= {f"hubness_{side}": hubs.skewness, f"never_retrieved_{side}": hubs.never}
     if len(clouds.pairs):
         a, t = clouds.audio[clouds.pairs[:, 0]], clouds.text[clouds.pairs[:, 1]]
         first = np.unique(clouds.pairs[:, 0], return_index=True)[1]
         values |= {
-            "alignment": geometry.alignment(a, t),
-            "pair_auc": geometry.pair_auc(clouds.audio, clouds.text, clouds.pairs),
-            "mutual_neighbours": geometry.mutual_neighbours(a[first], t[first]),
+            "alignment": cloud_shape.alignment(a, t),
+            "pair_auc": cloud_shape.pair_auc(clouds.audio, clouds.text, clouds.pairs),
+            "mutual_neighbours": cloud_shape.mutual_neighbours(a[first], t[first]),
         }
     else:
         reasons["alignment"] = "which audio goes with which text is not known"
@@ -61,17 +61,17 @@ def measure(clouds: Clouds) -> tuple[dict[str, float], dict[str, str]]:
 
 def _side(side: str, x: Array) -> tuple[dict[str, float], dict[str, str]]:
     sigma = np.linalg.svd(x, compute_uv=False)
-    energy = geometry.residual_energy(x, KS, sigma)
+    energy = cloud_shape.residual_energy(x, KS, sigma)
     distances = neighbour_distances(x, k=min(NEIGHBOURS, max(2, len(x) - 1)))
     two_nn, mle = dimension.two_nn(distances), dimension.mle(distances)
     values = {
-        f"rankme_{side}": geometry.rank_me(x, sigma),
+        f"rankme_{side}": cloud_shape.rank_me(x, sigma),
         f"effective_rank_{side}": float(spectra.effective_rank(spectra.eigenspectrum(x))[0]),
         f"twonn_{side}": float(two_nn.value[0]),
         f"mle_{side}": float(mle.value[0]),
         **{f"residual_energy_{k}_{side}": energy[k] for k in KS},
-        f"mean_cosine_{side}": geometry.mean_cosine(x),
-        f"uniformity_{side}": geometry.uniformity(x),
+        f"mean_cosine_{side}": cloud_shape.mean_cosine(x),
+        f"uniformity_{side}": cloud_shape.uniformity(x),
     }
     reasons = {}
     for name, estimate in ((f"twonn_{side}", two_nn), (f"mle_{side}", mle)):
