@@ -202,7 +202,7 @@ def safetensors_bytes(
     """What `write_safetensors` writes, for those who record its digest."""
     from safetensors.numpy import save
 
-    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     data = save(whole, dict(header) if header else None)
     return _in_order(data) if header and len(header) > 1 else data
 

@@ -41,7 +41,7 @@ class Moves(Progress):
     def __init__(self, root: Path, after: int) -> None:
         self.root, self.left = root, after
 
-    def advance(self, n: int = 1) -> None:
+    def advance(self, n: int = 1, said: str = "") -> None:
         self.left -= n
         if self.left <= 0 and self.root.is_dir():
             self.root.rename(self.root.with_name("away"))
@@ -64,7 +64,7 @@ def test_a_few_files_out_of_reach_are_tried_again(tmp_path: Path) -> None:
     lost = tmp_path / "data" / "class 1" / "05.wav"
 
     class Hides(Progress):
-        def advance(self, n: int = 1) -> None:
+        def advance(self, n: int = 1, said: str = "") -> None:
             if lost.is_file():
                 lost.rename(tmp_path / "hidden")
 

@@ -62,7 +62,7 @@ class StopAfter(Progress):
     def __init__(self, n_clips: int) -> None:
         self.left = n_clips
 
-    def advance(self, n: int = 1) -> None:
+    def advance(self, n: int = 1, said: str = "") -> None:
         self.left -= n
         if self.left <= 0:
             raise Stopped

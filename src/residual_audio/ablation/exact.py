@@ -14,8 +14,8 @@ from residual_audio.ablation.effects import About, Effects, Measured
 from residual_audio.ablation.removal import ZERO, Replacement, removal
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import MEASURES, Judge
-from residual_audio.models.encoder import State
-from residual_audio.passes.fan_out import KeepStreams, Values, plan_blocks
+from residual_audio.models.encoder import State, States
+from residual_audio.passes.fan_out import Values, plan_blocks
 from residual_audio.passes.kept import Audio, Batches
 from residual_audio.progress import SILENT, Progress
 from residual_audio.types import UnitLike, parse_units
@@ -44,7 +44,7 @@ def exact_ablation(
     start = time.perf_counter()
     last: Values = {}
     for clips, features in batches:
-        keep = KeepStreams(sites, {block for block, _ in plan}, values=instead.mode == "resample")
+        keep = States(sites, {block for block, _ in plan}, values=instead.mode == "resample")
         base = model.joint(model.encoder.encode(features, tap=keep))
         measured.put_before(clips, judge.measure(base, clips, base))
         donors = _previous(keep.values, last)
@@ -54,7 +54,7 @@ def exact_ablation(
             for row, clip in enumerate(clips):
                 donor = {k: v[row] for k, v in donors.items()} if donors else None
                 edit = removal(group, sites, instead, donor)
-                state = State(block, keep.streams[block][row : row + 1])
+                state = State(block, keep.states[block].tokens[row : row + 1])
                 joint = model.joint(model.encoder.encode(None, edit=edit, start=state))
                 values = judge.measure(joint[:, None], clip[None], base[row : row + 1])
                 measured.put_after(members, clip[None], values)

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from residual_audio.models.clap import AudioTextModel
-from residual_audio.passes.fan_out import KeepStreams, Swap, fan_out
+from residual_audio.models.encoder import States
+from residual_audio.passes.fan_out import Swap, fan_out
 from residual_audio.passes.lengths import Rows
 from residual_audio.patching.exchanges import Exchange, Exchanges
 from residual_audio.patching.interchange import ExchangeWay, interchange
@@ -35,7 +36,7 @@ def exchange_speed(
     def naive() -> None:
         """Values of both clips, then a whole pass a head and direction."""
         for a, b in ways:
-            keep = KeepStreams(sites, set(), values=True)
+            keep = States(sites, set(), values=True)
             model.joint(model.encode(two[a : a + 1], tap=keep))
             for i in sample:
                 edit = fan_out([Swap(units[i])], sites, lambda s, p: keep.values[s, p][0])  # noqa: B023

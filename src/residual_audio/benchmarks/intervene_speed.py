@@ -158,9 +158,9 @@ def _training(model: Any, passes: Passes, judge: Judge) -> dict[str, Any]:
         return lambda: _ignore(fit(embed, list(gains.parameters()), loss, rows, None, settings))
 
     direct = _best(direct_epoch, 5)
-    inside = _best(epoch(everywhere, embed_from_features(model, everywhere, passes.take)), 1)
+    inside = _best(epoch(everywhere, embed_from_features(model, everywhere, passes.features)), 1)
     cached = _best(epoch(late, entrances.embed(model, late)), 3)
-    uncached = _best(epoch(late, embed_from_features(model, late, passes.take)), 2)
+    uncached = _best(epoch(late, embed_from_features(model, late, passes.features)), 2)
     return {
         "n_gains": terms.n_gains,
         "direct_epoch_seconds": direct,

@@ -37,17 +37,18 @@ class Lines(Watched):
 
     def __init__(self) -> None:
         super().__init__()
-        self.name, self.unit, self.done = "", "", 0
+        self.name, self.unit, self.said, self.done = "", "", "", 0
         self.total: int | None = None
         self.begun = self.last = time.monotonic()
 
     def step(self, name: str, total: int | None = None, unit: str = "clips") -> None:
-        self.name, self.total, self.unit, self.done = name, total, unit, 0
+        self.name, self.total, self.unit, self.said, self.done = name, total, unit, "", 0
         self.begun = time.monotonic()
         self._now_and_then()
 
-    def advance(self, n: int = 1) -> None:
+    def advance(self, n: int = 1, said: str = "") -> None:
         self.done += n
+        self.said = said
         self._now_and_then()
 
     def note(self, line: str) -> None:
@@ -66,7 +67,8 @@ class Lines(Watched):
         rate = self.done / max(seconds, 1e-9)
         of = f" of {self.total:,}" if self.total else ""
         left = f", {(self.total - self.done) / rate / 60:.1f} min left" if self.total else ""
-        return f"{self.name}: {self.done:,}{of} {self.unit}, {rate:.3g}/s{left}"
+        said = f", {self.said}" if self.said else ""
+        return f"{self.name}: {self.done:,}{of} {self.unit}, {rate:.3g}/s{left}{said}"
 
 
 class Line(Watched):
@@ -80,11 +82,11 @@ class Line(Watched):
     def step(self, name: str, total: int | None = None, unit: str = "clips") -> None:
         if self.task is not None:
             self.bar.remove_task(self.task)
-        self.task = self.bar.add_task(name, total=total, unit=unit)
+        self.task = self.bar.add_task(name, total=total, unit=unit, said="")
 
-    def advance(self, n: int = 1) -> None:
+    def advance(self, n: int = 1, said: str = "") -> None:
         if self.task is not None:
-            self.bar.advance(self.task, n)
+            self.bar.update(self.task, advance=n, said=said)
 
     def note(self, line: str) -> None:
         self.bar.console.print(line, markup=False, highlight=False)
@@ -147,4 +149,5 @@ def _count(task: Any) -> str:
         return ""
     of = f" of {int(task.total):,}" if task.total is not None else ""
     rate = f", {task.speed:.3g}/s" if task.speed else ""
-    return f"{int(task.completed):,}{of} {task.fields['unit']}{rate}"
+    said = f", {task.fields['said']}" if task.fields["said"] else ""
+    return f"{int(task.completed):,}{of} {task.fields['unit']}{rate}{said}"

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
+from residual_audio.cli.terminal import watching
 
 
 def run(
@@ -48,12 +49,11 @@ def run(
     from residual_audio.models.clap import choose_device
     from residual_audio.training.recipe import load_recipe
     from residual_audio.training.training import run_training
-    from residual_audio.training.watching import watching
 
     if threads is not None:
         torch.set_num_threads(threads)
     chosen = load_recipe(recipe, settings or [])
-    with watching(quiet) as listener:
+    with watching(quiet) as progress:
         folder = run_training(
             chosen,
             root,
@@ -61,7 +61,7 @@ def run(
             choose_device(device),
             stage=stage,
             stop_after=stop_after,
-            listener=listener,
+            progress=progress,
             tensorboard=tensorboard,
         )
     typer.echo(str(folder))

@@ -68,6 +68,6 @@ class _Counted(Progress):
     def __init__(self, progress: Progress) -> None:
         self.progress, self.n = progress, 0
 
-    def advance(self, n: int = 1) -> None:
+    def advance(self, n: int = 1, said: str = "") -> None:
         self.n += n
-        self.progress.advance(n)
+        self.progress.advance(n, said)

@@ -14,7 +14,7 @@ and of the encoder: `scale` (1/σ of each token at the norm that ends a stage, [
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -163,17 +163,22 @@ def check_edit(edit: Edit, sites: tuple[Site, ...]) -> None:
 
 
 class States:
-    """A tap that keeps the stream entering chosen blocks, ready to start from."""
+    """A tap that keeps the stream entering chosen blocks, ready to start from, and, if asked, what
+    each site gave."""
 
-    points = frozenset({"stream"})
-
-    def __init__(self, encoder_sites: tuple[Site, ...], blocks: set[int]) -> None:
-        attention = [site for site in encoder_sites if site.kind == "attention"]
+    def __init__(self, sites: Sequence[Site], blocks: set[int], values: bool = False) -> None:
+        self.points = frozenset({"stream", "raw", "out"} if values else {"stream"})
+        attention = [site for site in sites if site.kind == "attention"]
         self._index = {site: i for i, site in enumerate(attention)}
         self._blocks = blocks
         self.states: dict[int, State] = {}
+        self.values: dict[tuple[Site, str], Tensor] = {}
 
     def __call__(self, point: str, where: Site | int, value: Tensor) -> None:
-        if isinstance(where, Site) and self._index[where] in self._blocks:
+        if not isinstance(where, Site):
+            return
+        if point != "stream":
+            self.values[where, point] = value
+        elif self._index[where] in self._blocks:
             block = self._index[where]
-            self.states[block] = State(block, value.detach())
+            self.states[block] = State(block, value)

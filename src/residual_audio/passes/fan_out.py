@@ -23,27 +23,6 @@ Instead = Callable[[Site, str], Tensor | float]
 (`raw`), [width] or [token, width] after (`out`)."""
 
 
-class KeepStreams:
-    """A tap that keeps the streams entering blocks and, if asked, what each site gave."""
-
-    def __init__(self, sites: Sequence[Site], blocks: set[int], values: bool) -> None:
-        self.points = frozenset({"stream", "raw", "out"} if values else {"stream"})
-        attention = [site for site in sites if site.kind == "attention"]
-        self._index = {site: i for i, site in enumerate(attention)}
-        self._blocks = blocks
-        self.streams: dict[int, Tensor] = {}
-        self.values: dict[tuple[Site, str], Tensor] = {}
-
-    def __call__(self, point: str, where: Site | int, value: Tensor) -> None:
-        if not isinstance(where, Site):
-            return
-        if point == "stream":
-            if self._index[where] in self._blocks:
-                self.streams[self._index[where]] = value
-        else:
-            self.values[where, point] = value
-
-
 @dataclass(frozen=True)
 class Swap:
     """What one copy has replaced."""

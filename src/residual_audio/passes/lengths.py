@@ -119,5 +119,5 @@ def _check_bytes(tensors: Sequence[Tensor], n: int, max_bytes: int | None) -> No
     if max_bytes is not None and size > max_bytes:
         raise InputError(
             f"what would be kept of {n} clips needs {size / 1e9:.1f} GB "
-            f"(limit {max_bytes / 1e9:.1f})"
+            f"(limit {max_bytes / 1e9:.1f}): take fewer clips, or units of later blocks"
         )

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from residual_audio.models.encoder import State
-from residual_audio.passes.fan_out import KeepStreams
+from residual_audio.models.encoder import State, States
 from residual_audio.patching.exchanges import Exchange, Exchanges
 from residual_audio.patching.targets import Target, stage_of_block
 from residual_audio.types import Site, attention_site
@@ -26,7 +25,7 @@ class MeasuredExchanges:
     """[target, exchange]"""
 
 
-class HeldPass(KeepStreams):
+class HeldPass(States):
     """Streams, all values, and for the direct path the scale of the norms."""
 
     def __init__(self, sites: Sequence[Site], blocks: set[int], scales: bool = False) -> None:
@@ -50,7 +49,7 @@ class HeldPass(KeepStreams):
         self, block: int, clean: int, corrupt: int, targets: Sequence[Target], masks: TokenMasks
     ) -> State:
         """The corrupt clip entering a block; one copy a target where streams are exchanged."""
-        stream = self.streams[block]
+        stream = self.states[block].tokens
         if all(target.stream is None for target in targets):
             return State(block, stream[corrupt : corrupt + 1])
         copies = stream[corrupt][None].repeat(len(targets), 1, 1)
@@ -108,7 +107,7 @@ def points_of(
 ) -> dict[Key, Tensor]:
     """Every tensor that a target lies in."""
     wanted = dict.fromkeys(key for target in targets for key, _ in keys_of(target, sites))
-    streams = {_entered(block, sites): value for block, value in keep.streams.items()}
+    streams = {_entered(block, sites): state.tokens for block, state in keep.states.items()}
     return {
         (site, point): streams[site] if point == "stream" else keep.values[site, point]
         for site, point in wanted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from residual_audio.errors import InputError
 from residual_audio.models.encoder import Edit, Encoded, Features, State, States
 from residual_audio.passes.kept import Audio, Batches, Passes
+from residual_audio.passes.lengths import Rows
 from residual_audio.reweight.descent import ClipNumbers, Embed
 
 # states of more than this are not kept: the passes start from the features instead
@@ -32,7 +33,7 @@ class Adapter(Protocol):
 class Entrances:
     """Every clip's stream where it enters block `block`, ready for the rest of the network."""
 
-    def __init__(self, block: int, tokens: Tensor) -> None:
+    def __init__(self, block: int, tokens: Rows) -> None:
         self.block = block
         self.tokens = tokens
 
@@ -43,23 +44,14 @@ class Entrances:
     ) -> Entrances:
         """One ordinary pass over the clips; batches carry clip numbers below `n_clips`."""
         n_blocks = sum(site.kind == "attention" for site in model.encoder.sites)
-        kept: Tensor | None = None
-        for clips, features in batches:
-            tap = States(model.encoder.sites, {block})
-            encoded = model.encoder.encode(features, tap=tap)
-            tokens = encoded.latent if block >= n_blocks else tap.states[block].tokens
-            if kept is None:
-                size = n_clips * tokens[0].numel() * tokens.element_size()
-                if size > max_bytes:
-                    raise InputError(
-                        f"the states of {n_clips} clips at block {block} need {size / 1e9:.1f} GB "
-                        f"(limit {max_bytes / 1e9:.1f}): edit later blocks, or train uncached"
-                    )
-                kept = tokens.new_empty((n_clips, *tokens.shape[1:]))
-            kept[clips] = tokens
-        if kept is None:
-            raise InputError("there is no clip to train on")
-        return cls(block, kept.clone())
+
+        def parts() -> Iterator[tuple[Tensor, Features]]:
+            for clips, features in batches:
+                tap = States(model.encoder.sites, {block})
+                encoded = model.encoder.encode(features, tap=tap)
+                yield clips, encoded.latent if block >= n_blocks else tap.states[block].tokens
+
+        return cls(block, Rows.collect(parts(), n_clips, max_bytes))
 
     def embed(self, model: Audio, adapter: Adapter) -> Embed:
         """Clip numbers → joint embeddings with the adapter in place."""
@@ -70,8 +62,8 @@ class Entrances:
             )
         n_blocks = sum(site.kind == "attention" for site in model.encoder.sites)
 
-        def run(clips: ClipNumbers) -> Tensor:
-            tokens = self.tokens[clips]
+        def go_on(tokens: Features) -> Tensor:
+            assert isinstance(tokens, Tensor)
             if self.block >= n_blocks:
                 encoded = Encoded(tokens, tokens[:, None])
             else:
@@ -79,17 +71,20 @@ class Entrances:
                 encoded = model.encoder.encode(None, edit=adapter.edit(), start=state)
             return model.joint(adapter.output(encoded))
 
+        def run(clips: ClipNumbers) -> Tensor:
+            return self.tokens.run(clips, go_on)
+
         return run
 
 
-def embed_from_features(
-    model: Audio, adapter: Adapter, features: Callable[[ClipNumbers], Features]
-) -> Embed:
+def embed_from_features(model: Audio, adapter: Adapter, features: Rows) -> Embed:
     """The same without saved states: every pass starts from the features."""
 
+    def go_on(some: Features) -> Tensor:
+        return model.joint(adapter.output(model.encoder.encode(some, edit=adapter.edit())))
+
     def run(clips: ClipNumbers) -> Tensor:
-        encoded = model.encoder.encode(features(clips), edit=adapter.edit())
-        return model.joint(adapter.output(encoded))
+        return features.run(clips, go_on)
 
     return run
 
@@ -115,4 +110,4 @@ class Streams:
 
     def embed_whole(self, adapter: Adapter) -> Embed:
         """The same from the features on, for what changes every block."""
-        return embed_from_features(self.passes.model, adapter, self.passes.take)
+        return embed_from_features(self.passes.model, adapter, self.passes.features)

@@ -19,6 +19,7 @@ from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import MLP, JointHead, Linear
 from residual_audio.models.text_small import SmallText
 from residual_audio.models.training_data import training_data_record
+from residual_audio.progress import Progress
 from residual_audio.training.augment import Mixed, augment
 from residual_audio.training.batches import Batch, Batches, all_texts
 from residual_audio.training.losses import (
@@ -31,7 +32,7 @@ from residual_audio.training.losses import (
 from residual_audio.training.recipe import AudioRecipe, Optimisation, Recipe
 from residual_audio.training.tracking import Probe
 from residual_audio.training.training_clips import Clips, front_end_spec, trained_on
-from residual_audio.training.training_loop import Listener, generator, train
+from residual_audio.training.training_loop import generator, train
 
 MAX_SCALE = 100.0
 
@@ -307,7 +308,7 @@ def run_stage(
     settings: Optimisation,
     folder: Path,
     device: torch.device,
-    listener: Listener,
+    progress: Progress,
     stop_after: int | None,
     tensorboard: bool,
 ) -> bool:
@@ -315,7 +316,7 @@ def run_stage(
     task.folder = folder / "tracking"
     parts = (task.module.encoder, task.module.head)
     n = sum(p.numel() for part in parts for p in part.parameters())
-    listener.tell(
+    progress.note(
         f"{len(task.clips)} clips, {len(task.clips.classes)} classes, audio side: {n:,} parameters"
     )
     board = None
@@ -323,9 +324,7 @@ def run_stage(
         from residual_audio.training.board import open_board
 
         board = open_board(folder / "tensorboard")
-    return (
-        train(task, settings, folder, device, listener.report, stop_after, board) == settings.steps
-    )
+    return train(task, settings, folder, device, progress, stop_after, board) == settings.steps
 
 
 def finish(recipe: Recipe, learner: Learner, folder: Path, tower: SmallText | None) -> Path:

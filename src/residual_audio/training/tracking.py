@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from residual_audio.files import write_safetensors
 from residual_audio.metrics.cloud_shape import modality_gap, rank_me
 from residual_audio.metrics.spectra import eigenspectrum, participation_ratio, pca_dimension
-from residual_audio.training.line_log import write_arrays
 from residual_audio.training.recipe import AudioRecipe
 from residual_audio.training.training_clips import Clips
 from residual_audio.types import Site
@@ -113,5 +113,5 @@ class Probe:
             ):
                 columns[key] += [round(float(v), 4) if math.isfinite(v) else None for v in column]
         if folder is not None:
-            write_arrays(folder / f"step-{step:06d}.safetensors", spectra)
+            write_safetensors(folder / f"step-{step:06d}.safetensors", spectra)
         return {"heads": names, **columns}

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from residual_audio.errors import InputError
 from residual_audio.files import write_json
+from residual_audio.progress import SILENT, Progress
 from residual_audio.provenance import collect
 from residual_audio.training import composition_stages as composition
 from residual_audio.training.audio_stage import AudioTask, finish, run_stage
@@ -25,7 +26,6 @@ from residual_audio.training.recipe import Recipe
 from residual_audio.training.sentence import embed_sentences, into_space, sentence_space
 from residual_audio.training.text_stage import has_tower, load_tower, run_text_stage
 from residual_audio.training.training_clips import Clips, class_names, load_clips, open_datasets
-from residual_audio.training.training_loop import Listener
 from residual_audio.training.training_state import averaged
 
 STAGES = ("text", "audio", "tune", *composition.STAGES)
@@ -51,7 +51,7 @@ def run_training(
     device: torch.device,
     stage: str = "all",
     stop_after: int | None = None,
-    listener: Listener | None = None,
+    progress: Progress = SILENT,
     tensorboard: bool = False,
 ) -> Path:
     """Train what the recipe says into `out`; returns the folder of what was made.
@@ -61,7 +61,6 @@ def run_training(
     """
     if stage not in (*STAGES, "all"):
         raise InputError(f"no stage '{stage}'; there are: {', '.join(STAGES)}, all")
-    listener = listener or Listener()
     out.mkdir(parents=True, exist_ok=True)
     asked = recipe.model_dump(mode="json")
     write_json(out / "run.json", collect(seed=recipe.seed, task="train", recipe=asked))
@@ -69,14 +68,14 @@ def run_training(
     whole = stage == "all"
     if stage not in composition.STAGES and not (whole and composition.begins_elsewhere(recipe)):
         made = _before_composition(
-            recipe, root, out, device, stage, stop_after, listener, tensorboard
+            recipe, root, out, device, stage, stop_after, progress, tensorboard
         )
         if not whole or made.name != "plain":
             return made
         stop_after = None  # it has done its part
     stages = composition.stages_of(recipe) if whole else (stage,)
     for name in stages:
-        made = composition.run(recipe, name, root, out, device, listener, stop_after, tensorboard)
+        made = composition.run(recipe, name, root, out, device, progress, stop_after, tensorboard)
         if made.name == "partial":
             break
     return made
@@ -89,7 +88,7 @@ def _before_composition(
     device: torch.device,
     stage: str,
     stop_after: int | None,
-    listener: Listener,
+    progress: Progress,
     tensorboard: bool,
 ) -> Path:
     finished = out / ("plain" if composition.stages_of(recipe) else "model")
@@ -97,13 +96,13 @@ def _before_composition(
     tower = None
     if stage in ("text", "all") or recipe.text.encoder is None:
         tower = run_text_stage(
-            recipe.text, texts, needed, out / "text", recipe.seed, device, listener
+            recipe.text, texts, needed, out / "text", recipe.seed, device, progress
         )
     elif has_tower(out / "text"):
         tower = load_tower(out / "text")
     if stage == "text":
         return out / "text"
-    clips = load_clips(recipe.audio, root, out / "cache", recipe.seed, listener.say)
+    clips = load_clips(recipe.audio, root, out / "cache", recipe.seed, progress)
     anchor = _anchor(recipe, clips, texts, out / "text")
     alone = anchor is not None  # the audio side learns against the sentence encoder
     task = AudioTask(
@@ -118,7 +117,7 @@ def _before_composition(
         if not averaged(out / "audio", task.module):
             raise InputError(f"'{out}' has no audio side yet: run the stage 'audio' first")
     elif not run_stage(
-        task, recipe.audio.optimisation, out / "audio", device, listener, stop_after, tensorboard
+        task, recipe.audio.optimisation, out / "audio", device, progress, stop_after, tensorboard
     ):
         return finish(recipe, task.module, out / "partial", tower)
     if recipe.tune is None or stage == "audio":
@@ -129,7 +128,7 @@ def _before_composition(
     tuned = AudioTask(recipe, clips, tower, anchor, settings, recipe.tune.text_lr)
     start = {k: v for k, v in task.module.state_dict().items() if not k.startswith("text.")}
     tuned.module.load_state_dict(start, strict=False)
-    done = run_stage(tuned, settings, out / "tune", device, listener, None, tensorboard)
+    done = run_stage(tuned, settings, out / "tune", device, progress, None, tensorboard)
     return finish(recipe, tuned.module, finished if done else out / "partial", None)
 
 

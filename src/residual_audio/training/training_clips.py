@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,13 @@ from residual_audio.data.base import Dataset
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError, ResidualAudioError
 from residual_audio.models.training_data import TrainingData
+from residual_audio.models.weights import read_safetensors
 from residual_audio.passes.loop import Hearing, Windows, hear
+from residual_audio.progress import SILENT, Progress
 from residual_audio.training.corpus import texts_by_clip
-from residual_audio.training.line_log import read_tensors, write_tensors
 from residual_audio.training.recipe import AudioRecipe, Distillation
+from residual_audio.training.training_state import save_tensors
 from residual_audio.types import Clip
-
-Say = Callable[[str], None]
 
 
 @dataclass
@@ -98,7 +98,7 @@ def class_names(datasets: Sequence[Dataset]) -> tuple[str, ...]:
 
 
 def load_clips(
-    recipe: AudioRecipe, root: Path, cache: Path, seed: int, say: Say | None = None
+    recipe: AudioRecipe, root: Path, cache: Path, seed: int, progress: Progress = SILENT
 ) -> Clips:
     """Decode (or make) every clip once, or read its log-mel from the cache."""
     spec = front_end_spec(recipe)
@@ -114,7 +114,7 @@ def load_clips(
             if clip.label is None and not texts:
                 raise InputError(f"'{clip.id}' of {dataset.name} has neither a label nor a text")
             rows.append((clip, source, texts))
-        parts.append(features_of(part.dataset, dataset, usable, spec, cache, say))
+        parts.append(features_of(part.dataset, dataset, usable, spec, cache, progress))
     at = {label: i for i, label in enumerate(classes)}
     labels = torch.tensor([-1 if c.label is None else at[c.label] for c, _, _ in rows])
     groups = [f"{source}/{clip.group or clip.id}" for clip, source, _ in rows]
@@ -139,15 +139,14 @@ def features_of(
     clips: Sequence[Clip],
     spec: FrontEndSpec,
     cache: Path,
-    say: Say | None,
+    progress: Progress,
 ) -> Tensor:
     """Log-mels [clip, frame, mel] of one data set, from the cache where they are there."""
     key = f"{dataset.fingerprint()} {len(clips)} {sorted(spec.to_dict().items())}"
     path = cache / f"features-{hashlib.sha256(key.encode()).hexdigest()[:16]}.safetensors"
     if path.is_file():
-        return read_tensors(path)["features"]
-    if say is not None:
-        say(f"log-mels of {len(clips)} clips of {name}")
+        return read_safetensors(path)["features"]
+    progress.step(f"log-mels of {name}", len(clips))
     front_end = LogMel(spec)
     out = torch.empty(
         len(clips), spec.count_frames(spec.n_samples), spec.n_mels, dtype=torch.float16
@@ -159,9 +158,10 @@ def features_of(
 
     for waves, places in hear(clips, cut, Hearing(batch_size=1)):
         out[places] = front_end(waves).half()
+        progress.advance(len(places))
     if not bool(torch.isfinite(out).all()):
         raise ResidualAudioError(f"{name}: a log-mel is not finite")
-    write_tensors(path, {"features": out})
+    save_tensors(path, {"features": out})
     return out
 
 

@@ -7,12 +7,9 @@ no saved generator state and takes exactly the steps the uninterrupted one would
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,23 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from residual_audio.errors import ModelError
+from residual_audio.progress import SILENT, Progress, stopping_when_whole
 from residual_audio.training.line_log import LineLog
 from residual_audio.training.recipe import Optimisation
 from residual_audio.training.training_state import load_checkpoint, save_checkpoint
-
-Report = Callable[[int, int, dict[str, float]], None]
-
-
-@dataclass(frozen=True)
-class Listener:
-    """Who hears about progress, if anybody."""
-
-    say: Callable[[str], None] | None = None
-    report: Report | None = None
-
-    def tell(self, text: str) -> None:
-        if self.say is not None:
-            self.say(text)
 
 
 class Task(Protocol):
@@ -173,7 +157,7 @@ def train(
     settings: Optimisation,
     folder: Path,
     device: torch.device,
-    report: Report | None = None,
+    progress: Progress = SILENT,
     stop_after: int | None = None,
     board: Callable[[int, dict[str, float]], None] | None = None,
 ) -> int:
@@ -208,7 +192,10 @@ def train(
     if step == 0:
         look()
     begun = time.monotonic()
-    with _asked_to_stop() as asked:
+    progress.step(f"train {folder.name}", settings.steps, "steps")
+    progress.advance(step)
+    progress.keeps(f"the checkpoint in '{folder}' is kept; the same command goes on from there")
+    with stopping_when_whole() as asked:
         while step < last:
             numbers = _take_step(task, settings, optimisers, device, step)
             step += 1
@@ -216,8 +203,7 @@ def train(
             log.write({"step": step, **{key: round(v, 6) for key, v in numbers.items()}})
             if board is not None:
                 board(step, numbers)
-            if report is not None:
-                report(step, settings.steps, numbers)
+            progress.advance(1, f"loss {numbers['loss']:.4f}")
             look()
             if step % settings.checkpoint_every == 0 or step == last or asked:
                 save_checkpoint(folder, step, module, average.values, optimisers, task.identity)
@@ -256,22 +242,6 @@ def _take_step(
     for optimiser in optimisers:
         optimiser.step()
     return {"loss": value, **parts, "grad_norm": norm, "rate": rate}
-
-
-@contextmanager
-def _asked_to_stop() -> Iterator[list[int]]:
-    """Signals received: a step is finished and saved before the run ends."""
-    received: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield received
-        return
-    kinds = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(kind, lambda number, _: received.append(number)) for kind in kinds]
-    try:
-        yield received
-    finally:
-        for kind, handler in zip(kinds, before, strict=True):
-            signal.signal(kind, handler)
 
 
 def log_time(folder: Path, step: int, seconds: float) -> None:

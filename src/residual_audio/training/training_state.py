@@ -7,6 +7,7 @@ in it is ever unpickled.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from residual_audio.errors import StoreError
-from residual_audio.files import read_json, write_json
-from residual_audio.training.line_log import read_tensors, write_tensors
+from residual_audio.files import read_json, write_json, write_safetensors
+from residual_audio.models.weights import read_safetensors
 
 FILE, STATE = "checkpoint.safetensors", "checkpoint.json"
 
@@ -69,7 +70,12 @@ def save_checkpoint(
     tensors |= {f"optimiser/{key}": value for key, value in optim.items()}
     tensors["step"] = torch.tensor(step)
     write_json(folder / STATE, {"schema_version": 1, "identity": identity})
-    write_tensors(folder / FILE, tensors)
+    save_tensors(folder / FILE, tensors)
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Whole or not at all, whatever device they are on."""
+    write_safetensors(path, {key: value.detach().cpu().numpy() for key, value in tensors.items()})
 
 
 def load_checkpoint(
@@ -91,7 +97,7 @@ def load_checkpoint(
             f"'{folder}' was trained with another {what}: {_short(before.get(what))}, now "
             f"{_short(now.get(what))}. Continue with the same recipe, or give another --out"
         )
-    tensors = read_tensors(folder / FILE)
+    tensors = read_safetensors(folder / FILE)
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "ema": {}, "optimiser": {}}
     for key, value in tensors.items():
         part, _, name = key.partition("/")
@@ -109,7 +115,7 @@ def averaged(folder: Path, module: nn.Module) -> bool:
     """Load the averaged weights of a checkpoint; False where there is none."""
     if not (folder / FILE).is_file():
         return False
-    tensors = read_tensors(folder / FILE)
+    tensors = read_safetensors(folder / FILE)
     module.load_state_dict({k[4:]: v for k, v in tensors.items() if k.startswith("ema/")})
     return True
 

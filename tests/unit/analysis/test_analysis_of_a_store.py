@@ -161,7 +161,7 @@ def test_progress_counts_to_the_end_of_every_step(store: FakeStore) -> None:
             assert total is not None
             self.steps[name] = self.now = [0, total]
 
-        def advance(self, n: int = 1) -> None:
+        def advance(self, n: int = 1, said: str = "") -> None:
             self.now[0] += n
 
     progress = Counted()

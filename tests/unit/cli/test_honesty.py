@@ -178,7 +178,7 @@ def test_what_was_embedded_is_kept_when_work_stops(
         def step(self, name: str, total: int | None = None, unit: str = "clips") -> None:
             seen.append(("step", total or 0))
 
-        def advance(self, n: int = 1) -> None:
+        def advance(self, n: int = 1, said: str = "") -> None:
             seen.append(("advance", n))
 
     again = embed_clips(model, data, progress=Seen())

@@ -22,6 +22,7 @@ from residual_audio.models.encoder import Encoded
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import MLP
 from residual_audio.models.vit import ViT, ViTConfig
+from residual_audio.passes.lengths import Rows
 from residual_audio.reweight.axes import chosen_units, direct_spectra, network_spectra
 from residual_audio.reweight.cached import Entrances, embed_from_features
 from residual_audio.reweight.descent import FitSettings, fit
@@ -101,7 +102,7 @@ def test_cached_states_give_the_embeddings_of_full_passes(model, features, stage
     rows = torch.tensor([5, 0, 3])
     with torch.no_grad():
         found = entrances.embed(model, gains)(rows)
-        want = embed_from_features(model, gains, lambda clips: features[clips])(rows)
+        want = embed_from_features(model, gains, Rows.of(features))(rows)
     torch.testing.assert_close(found, want, atol=1e-5, rtol=1e-4)
 
 
@@ -112,7 +113,7 @@ def test_training_cached_equals_training_uncached(model, features, judge):
         if cached:
             embed = Entrances.record(model, batches(features), N, 6).embed(model, gains)
         else:
-            embed = embed_from_features(model, gains, lambda clips: features[clips])
+            embed = embed_from_features(model, gains, Rows.of(features))
         settings = FitSettings(epochs=3, batch_size=4, learning_rate=0.02)
         history = fit(
             embed, list(gains.parameters()), cross_entropy(judge), np.arange(N), None, settings
@@ -131,12 +132,35 @@ def test_states_of_a_later_block_cannot_serve_an_earlier_edit(model, features):
         Entrances.record(model, batches(features), N, 0, max_bytes=10)
 
 
+def test_clips_of_different_lengths_go_on_from_their_own_states():
+    torch.manual_seed(0)
+    config = ViTConfig(
+        width=16, depth=2, n_heads=2, hidden=32, n_mels=16, n_frames=32, norm_eps=1e-6, chunks=True
+    )
+    model = TinyModel(ViT(config).eval().requires_grad_(False), MLP(16, 8, 6).requires_grad_(False))
+    short, long = torch.randn(3, 32, 16), torch.randn(2, 64, 16)
+    parts = [(torch.tensor([0, 2, 4]), short), (torch.tensor([1, 3]), long)]
+    units = parse_units(["s0.b1.h*"], model.encoder.sites)
+    rng = np.random.default_rng(0)
+    vectors = {u: rng.normal(size=(20, 8)) for u in units}
+    spectra = network_spectra(vectors.__getitem__, units, slice(None))
+    gains = NetworkGains(identity_gains(spectra), model.encoder.sites)
+    with torch.no_grad():
+        for value in gains.values:
+            value.uniform_(0.5, 1.5)
+        rows = torch.tensor([3, 0, 1, 4])
+        found = Entrances.record(model, parts, 5, gains.first_block).embed(model, gains)(rows)
+        want = embed_from_features(model, gains, Rows.collect(parts, 5))(rows)
+    assert len(found) == 4
+    torch.testing.assert_close(found, want, atol=1e-5, rtol=1e-4)
+
+
 def test_output_gains_need_only_latents(model, features):
     spectrum = fit_spectrum(np.random.default_rng(0).normal(size=(90, 64)))
     gains = NetworkGains(identity_gains({"output": spectrum}), model.encoder.sites)
     assert gains.first_block == 8
     entrances = Entrances.record(model, batches(features), N, 8)
-    assert entrances.tokens.shape == (N, 64)
+    assert entrances.tokens.take(slice(None)).shape == (N, 64)
     want = model.joint(model.encoder.encode(features))
     torch.testing.assert_close(entrances.embed(model, gains)(torch.arange(N)), want)
 
@@ -185,7 +209,7 @@ def test_rank_within_a_budget(model):
 def test_fine_tuning_is_undone(model, features, judge):
     before = model.joint(model.encoder.encode(features))
     whole = TunedWeights(model.encoder)
-    embed = embed_from_features(model, whole, lambda clips: features[clips])
+    embed = embed_from_features(model, whole, Rows.of(features))
     fit(
         embed,
         whole.parameters,

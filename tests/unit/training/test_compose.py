@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from residual_audio.errors import InputError, StoreError
+from residual_audio.models.weights import read_safetensors
 from residual_audio.training.compose_stage import ComposeTask, load_tower_of, weights_of
 from residual_audio.training.composition_stages import beginning
-from residual_audio.training.line_log import LineLog, read_tensors
+from residual_audio.training.line_log import LineLog
 from residual_audio.training.losses import at_most, centroid, exchanged, spread
 from residual_audio.training.pair_data import PairBatches, load_pairs
 from residual_audio.training.recipe import Recipe, load_recipe
@@ -116,7 +117,7 @@ def task_of(recipe: Recipe, out: Path) -> ComposeTask:
 
 
 def state(out: Path) -> dict[str, Tensor]:
-    return read_tensors(out / "compose" / "checkpoint.safetensors")
+    return read_safetensors(out / "compose" / "checkpoint.safetensors")
 
 
 # the stage
@@ -269,8 +270,8 @@ def test_frozen_parts_stay_as_they_are(whole: Path, tmp_path: Path) -> None:
     trained(whole)
     recipe = tiny_recipe(start=str(whole / "plain"), frozen=["encoder.stages.0", "text.tokens"])
     run(recipe, tmp_path)
-    before = read_tensors(whole / "plain" / "model.safetensors")
-    after = read_tensors(tmp_path / "model" / "model.safetensors")
+    before = read_safetensors(whole / "plain" / "model.safetensors")
+    after = read_safetensors(tmp_path / "model" / "model.safetensors")
     for key, value in before.items():
         still = key.startswith(("encoder.stages.0", "text.tokens"))
         if still:

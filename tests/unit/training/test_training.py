@@ -11,8 +11,9 @@ from heard import embed_audio
 
 from residual_audio.errors import StoreError
 from residual_audio.models.text_small import SmallText, SmallTextConfig, train_bpe
+from residual_audio.models.weights import read_safetensors
 from residual_audio.training.batches import Batches, share_out
-from residual_audio.training.line_log import LineLog, read_arrays, read_tensors
+from residual_audio.training.line_log import LineLog
 from residual_audio.training.recipe import Optimisation, Recipe
 from residual_audio.training.training import run_training
 from residual_audio.training.training_clips import load_clips
@@ -90,7 +91,7 @@ def trained(out: Path) -> Path:
 
 
 def weights(out: Path) -> dict[str, torch.Tensor]:
-    return read_tensors(out / "audio" / "checkpoint.safetensors")
+    return read_safetensors(out / "audio" / "checkpoint.safetensors")
 
 
 def test_loss_falls_and_the_model_loads(whole: Path, tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_tracking_follows_every_head(whole: Path) -> None:
     assert 0 <= last["modality_gap"] <= 2
     assert 1 <= last["rankme_audio"] <= 8
     assert looks[0]["pr"] != last["pr"]
-    spectra = read_arrays(whole / "audio" / "tracking" / "step-000008.safetensors")
+    spectra = read_safetensors(whole / "audio" / "tracking" / "step-000008.safetensors")
     assert spectra["s1.b0.attention"].shape == (2, 8)
 
 

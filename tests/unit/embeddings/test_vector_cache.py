@@ -144,7 +144,7 @@ def test_progress_counts_every_clip_once_also_the_unreadable() -> None:
         def step(self, name: str, total: int | None = None, unit: str = "clips") -> None:
             self.total = total or 0
 
-        def advance(self, n: int = 1) -> None:
+        def advance(self, n: int = 1, said: str = "") -> None:
             self.done += n
 
     seen = Counting()
