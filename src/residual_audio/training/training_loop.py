@@ -171,11 +171,7 @@ def train(
     log, looks = LineLog(folder / "log.jsonl"), LineLog(folder / "tracking.jsonl")
     log.cut(step)
     looks.cut(step)
-    marks = (
-        {round(i * settings.steps / settings.snapshots) for i in range(1, settings.snapshots + 1)}
-        if settings.snapshots
-        else set()
-    )
+    marks = _snapshot_steps(settings)
     last = settings.steps if stop_after is None else min(settings.steps, stop_after)
 
     def look() -> None:
@@ -213,6 +209,11 @@ def train(
     module.load_state_dict(average.values)
     module.eval()
     return step
+
+
+def _snapshot_steps(settings: Optimisation) -> set[int]:
+    n = settings.snapshots
+    return {round(i * settings.steps / n) for i in range(1, n + 1)} if n else set()
 
 
 def _take_step(
