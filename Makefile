@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint format types imports unit docs clean help
+.PHONY: demo test test-oldest lint format types imports unit docs lock audit clean help
 
 help:
 	@echo "make demo    show the toolkit at work, offline (sets up .venv on first use)"
 	@echo "make test    lint, types, import contracts and tests"
 	@echo "make docs    build the documentation into site/, offline, links checked"
 	@echo "make format  format the code"
+	@echo "make lock    write exact versions into constraints.txt (UPGRADE=1: the newest)"
+	@echo "make audit   known weaknesses of the versions in constraints.txt (asks the network)"
+	@echo "make test-oldest  the tests of the core with the oldest versions allowed"
 
 demo: $(VENV)/.installed
 	$(BIN)/residual-audio demo
@@ -46,5 +49,24 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
+lock: $(VENV)/.installed
+	$(BIN)/python scripts/lock.py $(if $(UPGRADE),--upgrade)
+
+audit: $(VENV)/.installed
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[audit]'
+	$(BIN)/python -m pip_audit --requirement constraints.txt --disable-pip --no-deps
+
+# Lower bounds proved: every requirement at the version that pyproject.toml begins with.
+test-oldest: .venv-oldest/.installed
+	.venv-oldest/bin/python -m pytest -q -n 2 --dist loadfile $(OLDEST_TESTS)
+
+OLDEST_TESTS ?= tests/unit/audio tests/unit/data tests/unit/models tests/unit/passes tests/unit/capture tests/unit/metrics tests/unit/store tests/unit/extraction tests/unit/direct tests/unit/reweight tests/unit/evaluation
+
+.venv-oldest/.installed: pyproject.toml scripts/oldest.py
+	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	$(PYTHON) scripts/oldest.py $(OLDEST_TORCH) > .venv-oldest/oldest.txt
+	.venv-oldest/bin/python -m pip install -q --disable-pip-version-check -c .venv-oldest/oldest.txt -e '.[codecs,export,sweep,music]' pytest pytest-xdist hypothesis scikit-dimension torchmetrics mir_eval
+	touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site
+	rm -rf $(VENV) .venv-oldest .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 import soundfile
+import symusic
 from evaluation_fakes import D
 
 
@@ -21,12 +21,13 @@ def sounds(folder: Path, n: int, seed: int, windows: int = 2, shift: float = 0.0
 
 def write_midi(path: Path, pitches: list[int], step_s: float = 0.5, tempo: float = 120.0) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pretty_midi = pytest.importorskip("pretty_midi")
-    midi = pretty_midi.PrettyMIDI(initial_tempo=tempo, resolution=480)
-    piano, drums = pretty_midi.Instrument(0), pretty_midi.Instrument(0, is_drum=True)
+    score = symusic.Score(480)
+    score.tempos.append(symusic.Tempo(0, tempo))
+    piano, drums = symusic.Track("piano", 0, False), symusic.Track("drums", 0, True)
+    step = round(step_s * 480 * tempo / 60)  # ticks
     for i, pitch in enumerate(pitches):
-        piano.notes.append(pretty_midi.Note(80, pitch, i * step_s, (i + 1) * step_s))
-        drums.notes.append(pretty_midi.Note(80, 36, i * step_s, (i + 0.5) * step_s))
-    midi.instruments += [piano, drums]
-    midi.write(str(path))
+        piano.notes.append(symusic.Note(i * step, step, pitch, 80))
+        drums.notes.append(symusic.Note(i * step, step // 2, 36, 80))
+    score.tracks.extend([piano, drums])
+    score.dump_midi(str(path))
     return path

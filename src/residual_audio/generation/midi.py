@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,27 +31,22 @@ class Pieces:
 def read_midi(path: Path) -> Array:
     """Notes [n, 3] of a file: onset and duration in beats, pitch; drums are left out."""
     try:
-        import pretty_midi
+        import symusic
     except ImportError as error:
-        raise MissingExtraError("pretty_midi", "music", "Reading MIDI files") from error
+        raise MissingExtraError("symusic", "music", "Reading MIDI files") from error
     if not path.is_file():
         raise InputError(f"no MIDI file '{path}'")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # tempo events outside track 0: the reader copes
-            midi = pretty_midi.PrettyMIDI(str(path))
+        score = symusic.Score(str(path))
     except Exception as error:  # the parser raises whatever the damage leads to
         raise InputError(
             f"'{path}' cannot be read as MIDI: {error or type(error).__name__}"
         ) from error
-    sounding = [note for part in midi.instruments if not part.is_drum for note in part.notes]
-    if not sounding:
-        return np.empty((0, 3))
-    starts = np.array([midi.time_to_tick(note.start) for note in sounding], dtype=np.float64)
-    ends = np.array([midi.time_to_tick(note.end) for note in sounding], dtype=np.float64)
-    pitches = np.array([note.pitch for note in sounding], dtype=np.float64)
-    rows = np.stack([starts, np.maximum(ends - starts, 0), pitches], axis=1)
-    rows[:, :2] /= midi.resolution
+    parts = [track.notes.numpy() for track in score.tracks if not track.is_drum]
+    columns = ("time", "duration", "pitch")
+    tables = [np.stack([part[name] for name in columns], axis=1) for part in parts]
+    rows = np.concatenate([np.empty((0, 3)), *tables])
+    rows[:, :2] /= score.ticks_per_quarter
     return rows[np.lexsort((rows[:, 2], rows[:, 0]))]
 
 

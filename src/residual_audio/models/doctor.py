@@ -20,7 +20,10 @@ EXTRAS = {
     "codecs": (("av",), "m4a, wma and other formats beyond libsndfile"),
     "export": (("h5py", "zarr"), "stores as HDF5 or Zarr"),
     "track": (("tensorboard",), "TensorBoard logs of training"),
-    "music": (("pretty_midi",), "descriptors of MIDI files"),
+    "music": (("symusic",), "descriptors of MIDI files"),
+    "peft": (("peft",), "adapters that PEFT opens, proved with it"),
+    "onnx": (("onnx", "onnxruntime"), "audio towers as ONNX"),
+    "mteb": (("mteb",), "models in MTEB's tasks"),
 }
 
 

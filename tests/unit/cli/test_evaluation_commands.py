@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile
 from evaluation_fakes import D, FakeModel, captioned, labelled, paired
+from music_fakes import write_midi
 
 from residual_audio.cli import main
 from residual_audio.data.base import Dataset
@@ -240,17 +241,11 @@ def test_fad_and_its_statistics(call: Call, fakes: dict, tmp_path: Path) -> None
 
 
 def test_music_and_mushra(call: Call, fakes: dict, tmp_path: Path) -> None:
-    pretty_midi = pytest.importorskip("pretty_midi")
     rng = np.random.default_rng(0)
     for folder in ("ref", "gen"):
-        (tmp_path / folder).mkdir()
         for i in range(3):
-            midi = pretty_midi.PrettyMIDI()
-            part = pretty_midi.Instrument(0)
-            for k, pitch in enumerate(rng.integers(55, 80, 24)):
-                part.notes.append(pretty_midi.Note(90, int(pitch), k * 0.25, k * 0.25 + 0.2))
-            midi.instruments.append(part)
-            midi.write(str(tmp_path / folder / f"{i}.mid"))
+            pitches = [int(pitch) for pitch in rng.integers(55, 80, 24)]
+            write_midi(tmp_path / folder / f"{i}.mid", pitches, step_s=0.25)
     code, out, _ = call("music", "ref", "gen", "--json", "--resamples", "50")
     assert code == 0
     assert "pitch_class_kl" in {s["name"] for s in json.loads(out)["scores"]}

@@ -26,7 +26,7 @@ def test_midi_is_read_in_beats_without_drums(tmp_path: Path) -> None:
 
 
 def test_missing_reader_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pretty_midi", None)
+    monkeypatch.setitem(sys.modules, "symusic", None)
     with pytest.raises(MissingExtraError, match=r"residual-audio\[music\]"):
         read_midi(tmp_path / "a.mid")
 
