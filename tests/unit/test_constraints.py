@@ -28,8 +28,8 @@ def locked() -> dict[str, Version]:
 
 def asked() -> list[Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"].values()
-    found = [Requirement(r) for r in [*project["dependencies"], *sum(extras, [])]]
+    extras = [r for extra in project["optional-dependencies"].values() for r in extra]
+    found = [Requirement(r) for r in [*project["dependencies"], *extras]]
     return [each for each in found if each.name != project["name"]]
 
 
