@@ -37,7 +37,7 @@ def read_midi(path: Path) -> Array:
     if not path.is_file():
         raise InputError(f"no MIDI file '{path}'")
     try:
-        score = symusic.Score(str(path))
+        score: Any = symusic.Score(str(path))  # its types do not know the tracks
     except Exception as error:  # the parser raises whatever the damage leads to
         raise InputError(
             f"'{path}' cannot be read as MIDI: {error or type(error).__name__}"
