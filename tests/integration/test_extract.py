@@ -54,7 +54,7 @@ def digests(out: Path) -> dict[str, str]:
     }
 
 
-class Stopped(Exception):
+class Stopped(BaseException):
     pass
 
 
@@ -295,3 +295,32 @@ def test_size_of_a_plain_store_at_tiny(tmp_path) -> None:
     size = (tmp_path / "store" / "shard-00000.safetensors").stat().st_size
     assert size < 2 * (rows + packed) + 4000  # a header, once for 128 clips
     assert rows + packed + 4000 / 128 <= 20_000
+
+
+def test_a_shard_that_fails_is_told_and_the_rest_goes_on(tmp_path, model, dataset) -> None:
+    """Clip 8 is of the second shard; the next run makes that shard and no other."""
+
+    def make(clip, rate):
+        if clip.id == dataset.clips[8].id:
+            raise RuntimeError("a decoder broke down")
+        return dataset.make(clip, rate)
+
+    broken = dataclasses.replace(dataset, make=make)
+    for _ in range(2):  # tried again, with the same end
+        found = run(model, broken, tmp_path)
+        assert found.n_ok == 16
+        why = "its shard failed: RuntimeError: a decoder broke down"
+        assert found.skipped == {clip.id: why for clip in dataset.clips[6:12]}
+        assert found.store.manifest["failed_shards"] == [1]
+    assert found.n_shards_made == 1
+    assert run(model, dataset, tmp_path).n_shards_made == 1
+    run(model, dataset, tmp_path / "whole")
+    assert digests(tmp_path) == digests(tmp_path / "whole")
+
+
+def test_a_failure_of_every_shard_ends_the_run(tmp_path, model, dataset) -> None:
+    def make(clip, rate):
+        raise RuntimeError("no decoder")
+
+    with pytest.raises(RuntimeError, match="no decoder"):
+        run(model, dataclasses.replace(dataset, make=make), tmp_path)

@@ -58,6 +58,14 @@ def run(
     ray_address: Annotated[
         str | None, typer.Option("--ray-address", help="Ray cluster; none: one on this machine.")
     ] = None,
+    cpus_each: Annotated[
+        float | None,
+        typer.Option("--cpus-each", min=0.01, help="ray: cores of a worker (1; 3 beside a GPU)."),
+    ] = None,
+    gpus_each: Annotated[
+        float | None,
+        typer.Option("--gpus-each", min=0.0, help="ray: GPUs of a worker, 0.25 for a quarter."),
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Start again, whatever is there.")
     ] = False,
@@ -92,6 +100,8 @@ def run(
             engine=engine,
             processes=processes,
             ray_address=ray_address,
+            cpus_each=cpus_each,
+            gpus_each=gpus_each,
             overwrite=overwrite,
             progress=progress,
             sample={"n_maps": n_maps, "n_token_clips": n_token_clips},
@@ -116,6 +126,12 @@ def _print_summary(summary: ExtractionSummary) -> None:
     )
     if not summary["n_shards_made"]:
         typer.echo("everything was there already")
+    if summary["n_shards_failed"]:
+        typer.echo(
+            f"{summary['n_shards_failed']:,} of {summary['n_shards']:,} shards failed; the same "
+            "command tries them again",
+            err=True,
+        )
     for reason, n in list(summary["skipped"].items())[:SHOWN]:
         typer.echo(f"skipped {n:,}: {reason}", err=True)
     if len(summary["skipped"]) > SHOWN:

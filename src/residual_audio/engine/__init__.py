@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from residual_audio.engine.work import Done, Engine, Where
 from residual_audio.errors import InputError
+
+__all__ = ["ENGINES", "Done", "Engine", "Where", "open_engine"]
 
 ENGINES = ("local", "ray")
 
 
-def run(
-    tasks: Sequence[Any],
-    setup: Callable[[], Any],
-    work: Callable[[Any, Any], Any],
-    *,
-    engine: str = "local",
-    processes: int = 1,
-    address: str | None = None,
-    gpus_each: float = 0,
-) -> Iterator[tuple[Any, Any]]:
-    """(task, work(state, task)) as they finish; each worker calls `setup` once for its state."""
-    if processes < 1:
-        raise InputError(f"work needs at least 1 process, got {processes}")
-    if engine == "local":
-        if address is not None:
-            raise InputError(f"the address '{address}' is for the ray engine: add --engine ray")
-        from residual_audio.engine.local import run_local
+@contextmanager
+def open_engine(where: Where | None = None) -> Iterator[Engine]:
+    """The engine that was asked for, connected; it is left as it was found."""
+    where = where or Where()
+    if where.processes < 1:
+        raise InputError(f"work needs at least 1 process, got {where.processes}")
+    if where.engine == "local":
+        from residual_audio.engine.local import LocalEngine
 
-        return run_local(tasks, setup, work, processes)
-    if engine == "ray":
-        from residual_audio.engine.ray import run_ray
+        yield LocalEngine(where)
+    elif where.engine == "ray":
+        from residual_audio.engine.ray import connected
 
-        return run_ray(tasks, setup, work, processes, address, gpus_each)
-    raise InputError(f"no engine '{engine}'; there are: {', '.join(ENGINES)}")
+        with connected(where) as engine:
+            yield engine
+    else:
+        raise InputError(f"no engine '{where.engine}'; there are: {', '.join(ENGINES)}")

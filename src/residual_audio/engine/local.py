@@ -5,80 +5,122 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
+from residual_audio.engine.work import TRIES, Done, Setup, Where, Work, given_up
 from residual_audio.errors import EngineError
 
+_IN_FLIGHT = 2
+"""Tasks a process has: the one it is at, and the next."""
+
+_job: list[Any] = []
 _state: list[Any] = []
-_REPLACED = 3
-"""Times that dead workers are replaced before anything more is finished."""
 
 
-def run_local(
-    tasks: Sequence[Any],
-    setup: Callable[[], Any],
-    work: Callable[[Any, Any], Any],
-    processes: int = 1,
-) -> Iterator[tuple[Any, Any]]:
-    """In order in this process; as they finish in several. Processes that die are replaced, and
-    what they were at is done again."""
-    processes = min(processes, len(tasks))
-    if processes <= 1:
-        if tasks:
+class LocalEngine:
+    """In order in this process; as they finish in several, which are replaced when they die."""
+
+    gpus_each = None
+
+    def __init__(self, where: Where) -> None:
+        self._processes = where.processes
+
+    def run(self, tasks: Sequence[Any], setup: Setup, work: Work) -> Iterator[Done]:
+        processes = min(self._processes, len(tasks))
+        if processes > 1:
+            yield from _Processes(tasks, setup, work).run(processes)
+        elif tasks:
             state = setup()
-            for task in tasks:
-                yield task, work(state, task)
-        return
-    left, lost = list(tasks), 0
-    while left:
-        n_before = len(left)
-        try:
-            for task, found in _in_pool(left, setup, work, processes):
-                left.remove(task)
-                yield task, found
-        except BrokenProcessPool as error:
-            # a task may run twice: writing must replace whole files, as shards do
-            lost = lost + 1 if len(left) == n_before else 1
-            if lost > _REPLACED:
-                raise EngineError(
-                    f"worker processes died {lost} times before anything was finished, perhaps for "
-                    "lack of memory: use fewer processes or smaller batches; what is finished is "
-                    "kept"
-                ) from error
+            for number in range(len(tasks)):
+                yield _here(number, state, tasks[number], work)
 
 
-def _in_pool(
-    tasks: Sequence[Any],
-    setup: Callable[[], Any],
-    work: Callable[[Any, Any], Any],
-    processes: int,
-) -> Iterator[tuple[Any, Any]]:
-    """As they finish, in processes that end with it; a process that dies ends it."""
-    pool = ProcessPoolExecutor(
-        min(processes, len(tasks)),
-        # a fork would copy the parent's threads' locks and hang
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_begin,
-        initargs=(max(1, (os.cpu_count() or 1) // processes),),
-    )
-    others = set(multiprocessing.active_children())
+def _here(number: int, state: Any, task: Any, work: Work) -> Done:
     try:
-        waiting = {pool.submit(_call, setup, work, task): task for task in tasks}
-        while waiting:
-            for done in wait(waiting, return_when=FIRST_COMPLETED).done:
-                yield waiting.pop(done), done.result()
-        pool.shutdown()
-    finally:
-        # After Ctrl-C or an error nobody wants what the workers are still at.
-        for process in set(multiprocessing.active_children()) - others:
-            process.terminate()
-        pool.shutdown(cancel_futures=True)
+        return Done(number, work(state, task))
+    except Exception as error:
+        return Done(number, error=error)
 
 
-def _begin(n_threads: int) -> None:
+class _SetupError(Exception):
+    """Of a worker that could not begin; its argument is the error."""
+
+
+class _Processes:
+    """Tasks in several processes; whoever dies over one is found by doing it alone."""
+
+    def __init__(self, tasks: Sequence[Any], setup: Setup, work: Work) -> None:
+        self._tasks, self._setup, self._work = tasks, setup, work
+        self._blamed: Counter[int] = Counter()
+        """Times that processes died while a task was with them; one of several is guilty."""
+        self._with_them: set[int] = set()
+
+    def run(self, processes: int) -> Iterator[Done]:
+        left = deque(range(len(self._tasks)))
+        while left:
+            suspect = next((n for n in left if self._blamed[n] >= TRIES - 1), None)
+            if suspect is not None:
+                left.remove(suspect)
+                yield from self._alone(suspect)
+                continue
+            try:
+                yield from self._pool(left, min(processes, len(left)))
+            except BrokenProcessPool:
+                self._blamed.update(self._with_them)
+                left.extendleft(sorted(self._with_them, reverse=True))
+
+    def _alone(self, number: int) -> Iterator[Done]:
+        try:
+            yield from self._pool(deque([number]), 1)
+        except BrokenProcessPool:
+            yield Done(number, error=EngineError(given_up("processes")))
+
+    def _pool(self, left: deque[int], processes: int) -> Iterator[Done]:
+        """Takes numbers from `left`, in processes that end with it; one that dies ends it."""
+        pool = ProcessPoolExecutor(
+            processes,
+            # a fork would copy the parent's threads' locks and hang
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_begin,
+            initargs=(max(1, (os.cpu_count() or 1) // processes), self._setup, self._work),
+        )
+        others = set(multiprocessing.active_children())
+        self._with_them = set()
+        waiting: dict[Future[Any], int] = {}
+        try:
+            while left or waiting:
+                while left and len(waiting) < _IN_FLIGHT * processes:
+                    number = left.popleft()
+                    self._with_them.add(number)
+                    waiting[pool.submit(_call, self._tasks[number])] = number
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    done = _outcome(future, waiting.pop(future))
+                    self._with_them.discard(done.number)
+                    yield done
+            pool.shutdown()
+        finally:
+            # After Ctrl-C or an error nobody wants what the workers are still at.
+            for process in set(multiprocessing.active_children()) - others:
+                process.terminate()
+            pool.shutdown(cancel_futures=True)
+
+
+def _outcome(future: Future[Any], number: int) -> Done:
+    try:
+        return Done(number, future.result())
+    except BrokenProcessPool:
+        raise
+    except _SetupError as error:
+        raise error.args[0] from None
+    except Exception as error:
+        return Done(number, error=error)
+
+
+def _begin(n_threads: int, setup: Setup, work: Work) -> None:
     # before numpy or torch are imported here: each process takes its share of the cores
     os.environ["OMP_NUM_THREADS"] = str(n_threads)
     # the parent decides what Ctrl-C means; a parent that is gone ends its workers
@@ -86,6 +128,7 @@ def _begin(n_threads: int) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    _job[:] = [setup, work]
 
 
 def _end_with_parent() -> None:
@@ -95,7 +138,11 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _call(setup: Callable[[], Any], work: Callable[[Any, Any], Any], task: Any) -> Any:
+def _call(task: Any) -> Any:
+    setup, work = _job
     if not _state:
-        _state.append(setup())
+        try:
+            _state.append(setup())
+        except Exception as error:
+            raise _SetupError(error) from error
     return work(_state[0], task)

@@ -1,97 +1,128 @@
-"""Workers of a Ray cluster; without an address, a Ray of its own on this machine."""
+"""A Ray cluster: one that is named, the one this program runs in, or one on this machine."""
 
 from __future__ import annotations
 
-import contextlib
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from residual_audio.errors import EngineError, MissingExtraError, ResidualAudioError
+from residual_audio.engine.ray_crew import Crew, Share
+from residual_audio.engine.work import Done, Setup, Where, Work
+from residual_audio.errors import EngineError, MissingExtraError
+
+ANSWERS_S = 5.0
+"""Seconds that an address has to answer."""
+GONE_S = 20.0
+"""Seconds without an answer after which a cluster is taken for gone."""
+_AGAIN_S = 0.5
 
 
-def run_ray(
-    tasks: Sequence[Any],
-    setup: Callable[[], Any],
-    work: Callable[[Any, Any], Any],
-    processes: int = 1,
-    address: str | None = None,
-    gpus_each: float = 0,
-) -> Iterator[tuple[Any, Any]]:
-    """As they finish. Each worker sets up once; a task whose worker dies is done again."""
-    if not tasks:
-        return
+@contextmanager
+def connected(where: Where) -> Iterator[RayEngine]:
+    """Joined to the cluster; a connection that was there before stays."""
     try:
         import ray
     except ImportError as error:
         raise MissingExtraError("ray", "cluster", "The ray engine") from error
-    processes = min(processes, len(tasks))
     ours = not ray.is_initialized()
     if ours:
-        options: dict[str, Any] = {"address": address} if address else {"num_cpus": processes}
-        try:
-            ray.init(include_dashboard=False, log_to_driver=False, **options)  # type: ignore[arg-type]
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise EngineError(f"no Ray cluster at '{address or 'local'}': {error}") from error
+        _join(ray, where)
     try:
-        yield from _share_out(ray, tasks, setup, work, processes, gpus_each)
+        yield RayEngine(ray, where)
     finally:
         if ours:
             ray.shutdown()
 
 
-def _share_out(
-    ray: Any,
-    tasks: Sequence[Any],
-    setup: Callable[[], Any],
-    work: Callable[[Any, Any], Any],
-    processes: int,
-    gpus_each: float,
-) -> Iterator[tuple[Any, Any]]:
-    # A task may run twice if a node is lost: writing must replace whole files, as shards do.
-    remote = ray.remote(num_cpus=1, num_gpus=gpus_each, max_restarts=-1, max_task_retries=2)(
-        _Worker
-    )
-    workers = [remote.remote(setup, work) for _ in range(processes)]
-    left = deque(tasks)
-    busy = {
-        worker.run.remote(task): (worker, task) for worker in workers for task in [left.popleft()]
+def _join(ray: Any, where: Where) -> None:
+    address = where.address or os.environ.get("RAY_ADDRESS")
+    quiet: dict[str, Any] = {
+        "log_to_driver": False,
+        "include_dashboard": False,
+        "logging_level": logging.WARNING,
     }
+    if address:
+        _ask(address)
+    else:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
-        while busy:
-            done, _ = ray.wait(list(busy), num_returns=1)
-            worker, task = busy.pop(done[0])
-            try:
-                result = ray.get(done[0])
-            except ray.exceptions.RayTaskError as error:
-                raise _cause(error) from error
-            except ray.exceptions.RayActorError as error:
+        if address:  # a cluster has its own number of cores, and refuses to be told one
+            ray.init(address=address, **quiet)
+        else:
+            cores = -(-where.processes * (where.cpus_each or 1) // 1)
+            ray.init(address="local", num_cpus=int(cores), **quiet)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise EngineError(f"no Ray cluster at '{address or 'this machine'}': {reason}") from error
+
+
+def _ask(address: str) -> None:
+    """Ray itself would try for minutes where nobody answers."""
+    place = _place(address)
+    if place is not None and not _answers(place):
+        raise EngineError(
+            f"nobody answers at the Ray address '{address}' (waited {ANSWERS_S:.0f} s): is the "
+            "cluster up, and is this the address that `ray start --head` printed?"
+        )
+
+
+def _place(address: str) -> tuple[str, int] | None:
+    """Host and port, where the address has them (`auto` has none)."""
+    host, colon, port = (
+        address.partition("://")[2].rpartition(":")
+        if "://" in address
+        else (address.rpartition(":"))
+    )
+    return (host.strip("[]"), int(port)) if colon and port.isdigit() else None
+
+
+def _answers(place: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(place, timeout=ANSWERS_S).close()
+    except OSError:
+        return False
+    return True
+
+
+class RayEngine:
+    """Workers of a cluster; one that is lost is replaced, and what it was at is done again."""
+
+    def __init__(self, ray: Any, where: Where) -> None:
+        self._ray = ray
+        self._where = where
+        self._gcs = _place(str(ray.get_runtime_context().gcs_address))
+        self._gone = False
+        wanted = where.gpus_each
+        if wanted is None:
+            wanted = 1.0 if ray.cluster_resources().get("GPU", 0) else 0.0
+        self.gpus_each: float = wanted
+
+    def run(self, tasks: Sequence[Any], setup: Setup, work: Work) -> Iterator[Done]:
+        if not tasks:
+            return
+        cpus = self._where.cpus_each or (3.0 if self.gpus_each else 1.0)
+        share = Share(min(self._where.processes, len(tasks)), cpus, self.gpus_each)
+        self._be_there()
+        crew = Crew(self._ray, share, setup, work, self._be_there)
+        try:
+            yield from crew.run(tasks)
+        finally:
+            if not self._gone:
+                crew.dismiss()
+
+    def _be_there(self) -> None:
+        """Wait while the cluster is silent, and raise when it has been for too long: whoever goes
+        on calling a dead cluster is ended by Ray, without a word."""
+        silent_since = time.monotonic()
+        while self._gcs is not None and not _answers(self._gcs):
+            if time.monotonic() - silent_since >= GONE_S:
+                self._gone = True
                 raise EngineError(
-                    f"a Ray worker was lost and could not be restarted: {error}"
-                ) from error
-            if left:
-                following = left.popleft()
-                busy[worker.run.remote(following)] = (worker, following)
-            yield task, result
-    finally:
-        for worker in workers:
-            with contextlib.suppress(Exception):  # the cluster may be gone already
-                ray.kill(worker)
-
-
-def _cause(error: Any) -> Exception:
-    """The error as the work raised it, where it is one of ours."""
-    cause = getattr(error, "cause", None)
-    return cause if isinstance(cause, ResidualAudioError) else error
-
-
-class _Worker:
-    def __init__(self, setup: Callable[[], Any], work: Callable[[Any, Any], Any]) -> None:
-        self._setup = setup
-        self._work = work
-        self._state: list[Any] = []
-
-    def run(self, task: Any) -> Any:
-        if not self._state:  # here, not in __init__: an error then reaches the caller as it is
-            self._state.append(self._setup())
-        return self._work(self._state[0], task)
+                    f"the Ray cluster at {self._gcs[0]}:{self._gcs[1]} went away; what is finished "
+                    "is kept, and the same command goes on from there when it is back"
+                )
+            time.sleep(_AGAIN_S)

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 
 from residual_audio.audio.windows import LongPolicy
 from residual_audio.capture.capture_settings import CaptureSettings
+from residual_audio.engine import Where
 from residual_audio.errors import InputError
 from residual_audio.passes.loop import Hearing
 
@@ -35,6 +36,10 @@ class ExtractSettings:
     engine: str = "local"
     processes: int = 1
     ray_address: str | None = None
+    cpus_each: float | None = None
+    """Cores of a Ray worker."""
+    gpus_each: float | None = None
+    """GPUs of a Ray worker, also a fraction; None for one where the cluster has any."""
     overwrite: bool = False
     sample: Mapping[str, Any] = field(default_factory=dict)
     """Sizes of the declared samples: `n_maps`, `n_token_clips`, `token_grid`."""
@@ -58,9 +63,8 @@ class ExtractSettings:
         return CaptureSettings.of(self.capture, seed=self.seed, **self.sample)
 
     @property
-    def elsewhere(self) -> bool:
-        """Whether other processes do the work."""
-        return self.engine != "local" or self.processes > 1
+    def where(self) -> Where:
+        return Where(self.engine, self.processes, self.ray_address, self.cpus_each, self.gpus_each)
 
 
 class ExtractOptions(TypedDict, total=False):
@@ -78,5 +82,7 @@ class ExtractOptions(TypedDict, total=False):
     engine: str
     processes: int
     ray_address: str | None
+    cpus_each: float | None
+    gpus_each: float | None
     overwrite: bool
     sample: Mapping[str, Any]

@@ -12,9 +12,11 @@ from typing import Unpack
 
 from residual_audio import engine as engines
 from residual_audio.data.base import Dataset
+from residual_audio.engine import Engine
 from residual_audio.extraction.extract_settings import ExtractOptions, ExtractSettings
-from residual_audio.extraction.plan import plan_extraction
-from residual_audio.extraction.worker import ShardJob, Worker, make_shard
+from residual_audio.extraction.failures import Failures
+from residual_audio.extraction.plan import Plan, plan_extraction
+from residual_audio.extraction.worker import ShardJob, ShardTasks, Worker, make_shard
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.progress import SILENT, Progress
 from residual_audio.store.lock import writing
@@ -55,70 +57,62 @@ def extract(
     another model, data set or setting is refused, unless `overwrite`.
     """
     settings = ExtractSettings(**options)
-    plan = plan_extraction(model, dataset, settings)
-    folder = Path(out).expanduser().resolve() / "store"
-    progress.keeps(f"finished shards are kept in {out}, the same command continues")
-    folder.mkdir(parents=True, exist_ok=True)
-    with writing(folder):
-        writer = StoreWriter(folder)
-        made = 0
-        done = writer.begin(plan.asked(), settings.overwrite)
-        if not done or _back(plan.dataset, writer.unreachable):
-            writer.describe(plan.about)
-            writer.write_fixed(plan.fixed)
-            job = ShardJob(
-                model=model if settings.elsewhere else plan.model,
-                device=settings.device,
-                dataset=plan.dataset,
-                folder=folder,
-                run=writer.fingerprint,
-                shards=plan.shards,
-                capture=plan.capture,
-                map_shapes=plan.map_shapes,
-                hearing=settings.hearing,
-            )
-            gpus = 1.0 if plan.model.device.type == "cuda" else 0.0
-            try:
-                notes, made = _make_shards(job, settings, gpus, progress)
-            finally:
-                remove_temporary(folder)  # of workers that were stopped half-way
-            writer.finish(plan.dataset.clips, notes)
+    with engines.open_engine(settings.where) as engine:
+        plan = plan_extraction(model, dataset, settings, engine.gpus_each)
+        folder = Path(out).expanduser().resolve() / "store"
+        progress.keeps(f"finished shards are kept in {out}, the same command continues")
+        folder.mkdir(parents=True, exist_ok=True)
+        with writing(folder):
+            writer = StoreWriter(folder)
+            made = 0
+            done = writer.begin(plan.asked(), settings.overwrite)
+            again = writer.failed_shards or _back(plan.dataset, writer.unreachable)
+            if not done or again:
+                writer.describe(plan.about)
+                writer.write_fixed(plan.fixed)
+                job = plan.job(folder, writer.fingerprint, model)
+                try:
+                    notes, made = _make_shards(job, plan, engine, progress)
+                finally:
+                    remove_temporary(folder)  # of workers that were stopped half-way
+                writer.finish(plan.dataset.clips, notes)
     store = open_store(folder)
     return Extraction(store, len(store), store.skipped, made)
 
 
 def _make_shards(
-    job: ShardJob, settings: ExtractSettings, gpus_each: float, progress: Progress
+    job: ShardJob, plan: Plan, engine: Engine, progress: Progress
 ) -> tuple[list[ShardNote], int]:
     """Keep the shards that are there and whole, make the others."""
     notes: dict[int, ShardNote] = {}
-    for index, places in enumerate(job.shards):
+    shards, dataset = plan.shards, plan.dataset
+    for index, places in enumerate(shards):
         note = check_shard(job.folder, job.run, index, places)
-        if note is not None and not _back(job.dataset, [places[i] for i in note.unreachable]):
+        if note is None or note.failed:
+            continue
+        if not _back(dataset, [places[i] for i in note.unreachable]):
             notes[index] = note
-    missing = [index for index in range(len(job.shards)) if index not in notes]
+    tasks = ShardTasks(dataset, shards, [i for i in range(len(shards)) if i not in notes])
 
     def set_up_here() -> Worker:
         worker = Worker(job)
         worker.on_clips = progress.advance
         return worker
 
-    progress.step("extracting", job.shards[-1].stop)
+    elsewhere = plan.settings.where.elsewhere
+    progress.step("extracting", job.n_clips)
     progress.advance(sum(note.n_clips for note in notes.values()))
-    found = engines.run(
-        missing,
-        partial(Worker, job) if settings.elsewhere else set_up_here,
-        make_shard,
-        engine=settings.engine,
-        processes=settings.processes,
-        address=settings.ray_address,
-        gpus_each=gpus_each,
-    )
-    for index, note in found:
-        notes[index] = note
-        if settings.elsewhere:
-            progress.advance(note.n_clips)
-    return [notes[index] for index in range(len(job.shards))], len(missing)
+    failures = Failures(len(notes))
+    for done in engine.run(tasks, partial(Worker, job) if elsewhere else set_up_here, make_shard):
+        if done.error is not None:
+            failures.add(tasks[done.number], done.error)
+            continue
+        failures.good()
+        notes[done.result.index] = done.result
+        if elsewhere:
+            progress.advance(done.result.n_clips)
+    notes |= failures.notes(job.folder, job.run)
+    return [notes[index] for index in range(len(shards))], len(tasks)
 
 
 def _back(dataset: Dataset, places: Sequence[int]) -> bool:

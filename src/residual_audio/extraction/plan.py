@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from residual_audio.data.base import Dataset
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError
 from residual_audio.extraction.extract_settings import ExtractSettings
+from residual_audio.extraction.worker import ShardJob
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import Features
 from residual_audio.models.registry import load_model
@@ -39,6 +41,8 @@ class Plan:
     capture: CaptureSettings
     map_shapes: Mapping[str, tuple[int, int, int]]
     """Head, query and key counts of each site's window maps."""
+    device_type: str
+    """Where the encoder runs, which need not be where this is planned."""
 
     @property
     def shards(self) -> tuple[range, ...]:
@@ -66,7 +70,7 @@ class Plan:
                     "batch_size": settings.batch_size,
                     "shard_size": settings.shard_size,
                     "long": settings.long,
-                    "device": model.device.type,
+                    "device": self.device_type,
                 },
             }
         )
@@ -88,6 +92,22 @@ class Plan:
             "provenance": collect(model, self.dataset, self.settings.seed),
         }
 
+    def job(self, folder: Path, run: str, model: AudioTextModel | str) -> ShardJob:
+        """What workers are told; `model` as it was given, a name where they load it themselves."""
+        settings = self.settings
+        return ShardJob(
+            model=model if settings.where.elsewhere else self.model,
+            device=settings.device,
+            device_type=self.device_type,
+            dataset=replace(self.dataset, clips=(), missing={}, pairs=()),
+            n_clips=len(self.dataset.clips),
+            folder=folder,
+            run=run,
+            capture=self.capture,
+            map_shapes=self.map_shapes,
+            hearing=settings.hearing,
+        )
+
     def fixed(self) -> Fixed:
         """Matrices of the model, and the texts as it embeds them."""
         model, dataset = self.model, self.dataset
@@ -102,11 +122,18 @@ class Plan:
 
 
 def plan_extraction(
-    model: AudioTextModel | str, dataset: Dataset | str, settings: ExtractSettings
+    model: AudioTextModel | str,
+    dataset: Dataset | str,
+    settings: ExtractSettings,
+    gpus_each: float | None = None,
 ) -> Plan:
-    """Load what is given by name, choose the clips, look how large attention maps are."""
+    """Load what is given by name, choose the clips, look how large attention maps are.
+
+    `gpus_each` are the GPUs of every worker, where workers have what this process may not have.
+    """
     capture = settings.captured
-    loaded = load_model(model, settings.device) if isinstance(model, str) else model
+    device = settings.device if gpus_each is None else "auto"
+    loaded = load_model(model, device) if isinstance(model, str) else model
     full = load_dataset(dataset, settings.root) if isinstance(dataset, str) else dataset
     chosen = full if settings.limit is None else full.select(limit=settings.limit)
     if not len(chosen.clips):
@@ -115,7 +142,16 @@ def plan_extraction(
     if "attention" in capture.kinds:
         shapes = probe_maps(loaded.encoder, _first_features(loaded, chosen, settings))
         capture = fit_maps(capture, shapes)
-    return Plan(loaded, chosen, chosen.part_of, settings, capture, shapes)
+    device_type = _device_type(loaded, settings.device, gpus_each)
+    return Plan(loaded, chosen, chosen.part_of, settings, capture, shapes, device_type)
+
+
+def _device_type(model: AudioTextModel, asked: str, gpus_each: float | None) -> str:
+    if gpus_each is None:
+        return model.device.type
+    if asked != "auto":
+        return asked.partition(":")[0]
+    return "cuda" if gpus_each else "cpu"
 
 
 @torch.inference_mode()

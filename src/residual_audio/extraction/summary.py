@@ -31,6 +31,8 @@ class ExtractionSummary(TypedDict):
     partial: dict[str, int] | None
     n_shards: int
     n_shards_made: int
+    n_shards_failed: int
+    """Shards whose clips are skipped until the same command makes them."""
     bytes_per_clip: int
 
 
@@ -51,6 +53,7 @@ def summarise(found: Extraction, out: Path) -> ExtractionSummary:
         "partial": asdict(store.partial) if store.partial else None,
         "n_shards": store.size.n_shards,
         "n_shards_made": found.n_shards_made,
+        "n_shards_failed": len(store.manifest.get("failed_shards", ())),
         "bytes_per_clip": round(store.size.shard_bytes / max(1, found.n_ok)),
     }
 

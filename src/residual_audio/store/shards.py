@@ -16,6 +16,9 @@ from residual_audio.metrics.moments import Moments, merge_all
 from residual_audio.store.packing import BITS, pack
 from residual_audio.store.tensors import Array, TensorFile, array_sha256, write_tensors
 
+FAILED = "its shard failed: "
+"""How the reason of every clip of a shard begins that could not be made."""
+
 
 def shard_name(index: int) -> str:
     return f"shard-{index:05d}.safetensors"
@@ -48,6 +51,11 @@ class ShardNote:
     """Place (as text), counted from `first` → what is odd about the sound of a clip with a row."""
     seal: str = ""
     """sha256 over all of the above and over the type and shape of every array."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it stands for a shard that could not be made: it is tried again."""
+        return not self.ok and all(why.startswith(FAILED) for why in self.skipped.values())
 
 
 @dataclass

@@ -86,6 +86,11 @@ class StoreWriter:
         """Places of clips whose files could not be opened when the store was finished."""
         return tuple(self.record.get("unreachable", ()))
 
+    @property
+    def failed_shards(self) -> tuple[int, ...]:
+        """Shards that could not be made when the store was finished."""
+        return tuple(self.record.get("failed_shards", ()))
+
     def describe(self, about: Callable[[], Mapping[str, Any]]) -> None:
         """What a reader needs besides arrays; kept from before where it is there."""
         if "sites" not in self.record:
@@ -128,6 +133,7 @@ class StoreWriter:
             "n_ok": len(reasons) - len(skipped),
             "remarks": odd,
             "unreachable": [note.first + i for note in notes for i in note.unreachable],
+            "failed_shards": [note.index for note in notes if note.failed],
             "arrays": shard_schema(TensorFile(self.folder / shard_name(first.index))),
             "files": [self._entry(name) for name in (OPERATORS, TEXTS, clip_index.NAME)],
             "shards": [
