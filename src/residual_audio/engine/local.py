@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from residual_audio.engine.work import TRIES, Done, Setup, Where, Work, given_up
+from residual_audio.engine.tasks import TRIES, Outcome, Setup, Where, Work, given_up
 from residual_audio.errors import EngineError
 
 _IN_FLIGHT = 2
@@ -29,7 +29,7 @@ class LocalEngine:
     def __init__(self, where: Where) -> None:
         self._processes = where.processes
 
-    def run(self, tasks: Sequence[Any], setup: Setup, work: Work) -> Iterator[Done]:
+    def run(self, tasks: Sequence[Any], setup: Setup, work: Work) -> Iterator[Outcome]:
         processes = min(self._processes, len(tasks))
         if processes > 1:
             yield from _Processes(tasks, setup, work).run(processes)
@@ -39,11 +39,11 @@ class LocalEngine:
                 yield _here(number, state, tasks[number], work)
 
 
-def _here(number: int, state: Any, task: Any, work: Work) -> Done:
+def _here(number: int, state: Any, task: Any, work: Work) -> Outcome:
     try:
-        return Done(number, work(state, task))
+        return Outcome(number, work(state, task))
     except Exception as error:
-        return Done(number, error=error)
+        return Outcome(number, error=error)
 
 
 class _SetupError(Exception):
@@ -59,7 +59,7 @@ class _Processes:
         """Times that processes died while a task was with them; one of several is guilty."""
         self._with_them: set[int] = set()
 
-    def run(self, processes: int) -> Iterator[Done]:
+    def run(self, processes: int) -> Iterator[Outcome]:
         left = deque(range(len(self._tasks)))
         while left:
             suspect = next((n for n in left if self._blamed[n] >= TRIES - 1), None)
@@ -73,13 +73,13 @@ class _Processes:
                 self._blamed.update(self._with_them)
                 left.extendleft(sorted(self._with_them, reverse=True))
 
-    def _alone(self, number: int) -> Iterator[Done]:
+    def _alone(self, number: int) -> Iterator[Outcome]:
         try:
             yield from self._pool(deque([number]), 1)
         except BrokenProcessPool:
-            yield Done(number, error=EngineError(given_up("processes")))
+            yield Outcome(number, error=EngineError(given_up("processes")))
 
-    def _pool(self, left: deque[int], processes: int) -> Iterator[Done]:
+    def _pool(self, left: deque[int], processes: int) -> Iterator[Outcome]:
         """Takes numbers from `left`, in processes that end with it; one that dies ends it."""
         pool = ProcessPoolExecutor(
             processes,
@@ -109,15 +109,15 @@ class _Processes:
             pool.shutdown(cancel_futures=True)
 
 
-def _outcome(future: Future[Any], number: int) -> Done:
+def _outcome(future: Future[Any], number: int) -> Outcome:
     try:
-        return Done(number, future.result())
+        return Outcome(number, future.result())
     except BrokenProcessPool:
         raise
     except _SetupError as error:
         raise error.args[0] from None
     except Exception as error:
-        return Done(number, error=error)
+        return Outcome(number, error=error)
 
 
 def _begin(n_threads: int, setup: Setup, work: Work) -> None:

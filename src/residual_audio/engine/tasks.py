@@ -48,8 +48,8 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Done:
-    """One task, in the order of finishing: its result, or why there is none."""
+class Outcome:
+    """What became of one task: its result, or why there is none."""
 
     number: int
     """Its place among the tasks."""
@@ -65,7 +65,7 @@ class Engine(Protocol):
     def gpus_each(self) -> float | None:
         """GPUs a worker is given; None where workers use what this process sees."""
 
-    def run(self, tasks: Sequence[Any], setup: Setup, work: Work) -> Iterator[Done]:
+    def run(self, tasks: Sequence[Any], setup: Setup, work: Work) -> Iterator[Outcome]:
         """As they finish. A task is asked for when a worker is there to take it. An error of
         `setup` is raised; one of `work` is told, and the rest goes on."""
 
