@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from residual_audio.engine.tasks import Engine, Outcome, Where
+from residual_audio.engine.tasks import Engine, TaskDone, Where
 from residual_audio.errors import InputError
 
-__all__ = ["ENGINES", "Engine", "Outcome", "Where", "open_engine"]
+__all__ = ["ENGINES", "Engine", "TaskDone", "Where", "open_engine"]
 
 ENGINES = ("local", "ray")
 

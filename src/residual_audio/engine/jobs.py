@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 Item = TypeVar("Item")
-Outcome = TypeVar("Outcome")
+TaskDone = TypeVar("TaskDone")
 
 
 def available_cores() -> int:
@@ -23,7 +23,7 @@ def available_cores() -> int:
     return max(1, min(cores, int(asked))) if asked.isdigit() else max(1, cores)
 
 
-def on_cores(work: Callable[[Item], Outcome], items: Iterable[Item]) -> list[Outcome]:
+def on_cores(work: Callable[[Item], TaskDone], items: Iterable[Item]) -> list[TaskDone]:
     """`work` of each item, in order; the first error ends it."""
     from threadpoolctl import threadpool_limits
 

@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from residual_audio.engine.tasks import TRIES, Outcome, Setup, Where, Work, given_up
+from residual_audio.engine.tasks import TRIES, Setup, TaskDone, Where, Work, given_up
 from residual_audio.errors import EngineError
 
 _IN_FLIGHT = 2
@@ -29,7 +29,7 @@ class LocalEngine:
     def __init__(self, where: Where) -> None:
         self._processes = where.processes
 
-    def run(self, tasks: Sequence[Any], setup: Setup, work: Work) -> Iterator[Outcome]:
+    def run(self, tasks: Sequence[Any], setup: Setup, work: Work) -> Iterator[TaskDone]:
         processes = min(self._processes, len(tasks))
         if processes > 1:
             yield from _Processes(tasks, setup, work).run(processes)
@@ -39,11 +39,11 @@ class LocalEngine:
                 yield _here(number, state, tasks[number], work)
 
 
-def _here(number: int, state: Any, task: Any, work: Work) -> Outcome:
+def _here(number: int, state: Any, task: Any, work: Work) -> TaskDone:
     try:
-        return Outcome(number, work(state, task))
+        return TaskDone(number, work(state, task))
     except Exception as error:
-        return Outcome(number, error=error)
+        return TaskDone(number, error=error)
 
 
 class _SetupError(Exception):
@@ -59,7 +59,7 @@ class _Processes:
         """Times that processes died while a task was with them; one of several is guilty."""
         self._with_them: set[int] = set()
 
-    def run(self, processes: int) -> Iterator[Outcome]:
+    def run(self, processes: int) -> Iterator[TaskDone]:
         left = deque(range(len(self._tasks)))
         while left:
             suspect = next((n for n in left if self._blamed[n] >= TRIES - 1), None)
@@ -73,13 +73,13 @@ class _Processes:
                 self._blamed.update(self._with_them)
                 left.extendleft(sorted(self._with_them, reverse=True))
 
-    def _alone(self, number: int) -> Iterator[Outcome]:
+    def _alone(self, number: int) -> Iterator[TaskDone]:
         try:
             yield from self._pool(deque([number]), 1)
         except BrokenProcessPool:
-            yield Outcome(number, error=EngineError(given_up("processes")))
+            yield TaskDone(number, error=EngineError(given_up("processes")))
 
-    def _pool(self, left: deque[int], processes: int) -> Iterator[Outcome]:
+    def _pool(self, left: deque[int], processes: int) -> Iterator[TaskDone]:
         """Takes numbers from `left`, in processes that end with it; one that dies ends it."""
         pool = ProcessPoolExecutor(
             processes,
@@ -98,7 +98,7 @@ class _Processes:
                     self._with_them.add(number)
                     waiting[pool.submit(_call, self._tasks[number])] = number
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                    done = _outcome(future, waiting.pop(future))
+                    done = _done(future, waiting.pop(future))
                     self._with_them.discard(done.number)
                     yield done
             pool.shutdown()
@@ -109,15 +109,15 @@ class _Processes:
             pool.shutdown(cancel_futures=True)
 
 
-def _outcome(future: Future[Any], number: int) -> Outcome:
+def _done(future: Future[Any], number: int) -> TaskDone:
     try:
-        return Outcome(number, future.result())
+        return TaskDone(number, future.result())
     except BrokenProcessPool:
         raise
     except _SetupError as error:
         raise error.args[0] from None
     except Exception as error:
-        return Outcome(number, error=error)
+        return TaskDone(number, error=error)
 
 
 def _begin(n_threads: int, setup: Setup, work: Work) -> None:

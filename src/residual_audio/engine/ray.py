@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from residual_audio.engine.ray_crew import Crew, Share
-from residual_audio.engine.tasks import Outcome, Setup, Where, Work
+from residual_audio.engine.tasks import Setup, TaskDone, Where, Work
 from residual_audio.errors import EngineError, MissingExtraError
 
 ANSWERS_S = 5.0
@@ -101,7 +101,7 @@ class RayEngine:
             wanted = 1.0 if ray.cluster_resources().get("GPU", 0) else 0.0
         self.gpus_each: float = wanted
 
-    def run(self, tasks: Sequence[Any], setup: Setup, work: Work) -> Iterator[Outcome]:
+    def run(self, tasks: Sequence[Any], setup: Setup, work: Work) -> Iterator[TaskDone]:
         if not tasks:
             return
         cpus = self._where.cpus_each or (3.0 if self.gpus_each else 1.0)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from residual_audio.engine.tasks import TRIES, Outcome, Setup, Work, given_up
+from residual_audio.engine.tasks import TRIES, Setup, TaskDone, Work, given_up
 from residual_audio.errors import EngineError, ResidualAudioError
 
 IN_FLIGHT = 2
@@ -61,7 +61,7 @@ class Crew:
         """Workers lost before they began, since the last that did."""
         self._idle_since = time.monotonic()
 
-    def run(self, tasks: Sequence[Any]) -> Iterator[Outcome]:
+    def run(self, tasks: Sequence[Any]) -> Iterator[TaskDone]:
         left = deque(range(len(tasks)))
         blamed: Counter[int] = Counter()
         for _ in range(self._share.n_workers):
@@ -80,19 +80,19 @@ class Crew:
                 blamed.update(lost[:1])  # it was at the first; the others waited behind it
                 given = [n for n in lost if blamed[n] >= TRIES]
                 left.extendleft(n for n in reversed(lost) if n not in given)
-                yield from (Outcome(n, error=EngineError(given_up("workers"))) for n in given)
+                yield from (TaskDone(n, error=EngineError(given_up("workers"))) for n in given)
             except self._ray.exceptions.RayTaskError as error:
                 if number is None:
                     raise _cause(error) from error
                 member.has.remove(number)
-                yield Outcome(number, error=_cause(error))
+                yield TaskDone(number, error=_cause(error))
             else:
                 if number is None:  # first its greeting, then its setup
                     member.placed, member.ready = True, member.placed
                     self._lost_early = 0 if member.ready else self._lost_early
                     continue
                 member.has.remove(number)
-                yield Outcome(number, result)
+                yield TaskDone(number, result)
 
     def dismiss(self) -> None:
         for member in self._members:
