@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
-from residual_audio.ablation.curves import (
-    RemovalOrder,
-    greedy_order,
-    greedy_order_direct,
-    removal_curve,
-    removal_curve_direct,
-)
 from residual_audio.ablation.effect_tables import class_table, correlation_table, effects_table
 from residual_audio.ablation.effects import Effects
+from residual_audio.ablation.folded_curves import curve_table
 from residual_audio.ablation.head_metrics import head_metrics
 from residual_audio.ablation.interventions import Interventions, Method, Way, take_out
 from residual_audio.ablation.pairs import interactions, pairs_of
-from residual_audio.ablation.removal import Replacement, reference_means
 from residual_audio.progress import SILENT, Progress
 from residual_audio.table import Table, from_rows
-from residual_audio.types import FloatArray, Site, Unit, parse_unit, units_of
-
-PREDICTORS = ("fisher", "direct_spread", "shannon_entropy", "text_alignment")
-"""Metrics of heads that curves of removal are ordered by."""
+from residual_audio.types import Site, Unit, parse_unit, units_of
 
 
 @dataclass(frozen=True)
@@ -91,10 +81,8 @@ def _of_heads(
     if settings.pairs:
         tables.append(pair_table(given, heads[-1], settings.pairs, settings.way))
     if settings.curves:
-        importance = {f"{e.method} margin": e.importance("margin") for e in heads}
         progress.step("curves of removal", 1, "tables")
-        exact = "exact" in settings.methods
-        tables.append(curve_table(given, metrics, importance, exact=exact, seed=seed))
+        tables.append(curve_table(given, heads, exact="exact" in settings.methods, seed=seed))
         progress.advance()
     return tables
 
@@ -107,45 +95,3 @@ def pair_table(given: Interventions, effects: Effects, top: int, way: Way) -> Ta
     pairs = take_out(given, pairs_of(units), replace(way, method=method))
     rows = [asdict(row) for row in interactions(effects, pairs)]
     return from_rows(f"ablation_pairs_{effects.method}", rows)
-
-
-def curve_table(
-    given: Interventions,
-    metrics: Mapping[str, FloatArray],
-    importance: Mapping[str, FloatArray],
-    *,
-    exact: bool,
-    seed: int = 0,
-) -> Table:
-    """Accuracy against heads removed (least important first), for every way to order them."""
-    units = units_of(given.store.sites, "head")
-    counts = np.unique(np.linspace(0, len(units), 13).astype(int)).tolist()
-    chosen = {name: np.nan_to_num(metrics[name]) for name in PREDICTORS if name in metrics}
-    orders: dict[str, Sequence[int]] = {
-        name: np.argsort(values, kind="stable").tolist()
-        for name, values in {**importance, **chosen}.items()
-    }
-    orders["random"] = np.random.default_rng(seed).permutation(len(units)).tolist()
-    method: Method = "exact" if exact else "direct"
-    rows = []
-    if exact:
-        passes = given.need_passes()
-        means = reference_means(passes.model, passes.batches())
-        instead = Replacement("mean", means)
-        orders["greedy"] = greedy_order(
-            passes.model, passes.batches, given.judge, units, instead, step=23
-        )
-    else:
-        parts, to_joint = given.contributions, given.head.from_latent
-        step = max(1, len(units) // 46)
-        orders["greedy"] = greedy_order_direct(parts, to_joint, given.judge, units, step=step)
-    for name, order in orders.items():
-        path = RemovalOrder(units, order, counts)
-        points = (
-            removal_curve(passes.model, passes.batches, given.judge, path, instead)
-            if exact
-            else removal_curve_direct(parts, to_joint, given.judge, path)
-        )
-        rows += [{"order": name, "method": method, **p.row(given.groups)} for p in points]
-    name = f"ablation_curve_{method}"
-    return from_rows(name, rows, "Heads removed by the mean, least important first")

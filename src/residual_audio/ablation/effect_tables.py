@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from residual_audio.ablation.effects import Effects, by_class, summary
 from residual_audio.ablation.interventions import Interventions
-from residual_audio.metrics.uncertainty import correlation
+from residual_audio.ablation.power import changes_tested, power
+from residual_audio.metrics.uncertainty import correlation, fdr
 from residual_audio.table import Table, from_rows
 from residual_audio.types import FloatArray, Unit, place_of
 
@@ -16,14 +17,20 @@ def effects_table(
 ) -> Table:
     """One row a unit, with where it is and paired intervals of every change."""
     changes = summary(effects, groups=given.groups, seed=seed)
-    rows = [change.row() | place_of(unit) for change, unit in zip(changes, units, strict=True)]
+    tested = changes_tested(effects, given.groups, seed)
+    rows = [
+        change.row() | {name: float(p[i]) for name, p in tested.items()} | place_of(unit)
+        for i, (change, unit) in enumerate(zip(changes, units, strict=True))
+    ]
     name = f"ablation_{level}_{effects.method}"
     n = effects.delta(next(iter(effects.after))).shape[1]
     before = {m: float(v.mean()) for m, v in effects.before.items()}
     notes = (
         f"{n} clips, mode {effects.about.mode}, {effects.about.seconds:.1f} s",
         "before: " + ", ".join(f"{m} {v:.4f}" for m, v in before.items()),
-        "changes are after − before; 95% intervals are paired and draw whole groups",
+        "changes are after − before; 95% intervals are paired and draw whole groups; p: sign flips "
+        "of whole groups, q: false discovery rate over the units",
+        power(effects, given.groups, tested.get("q_margin")).sentence(),
     )
     return from_rows(name, rows, f"Removing each {level}, {effects.method}", notes)
 
@@ -45,7 +52,7 @@ def correlation_table(
     metrics: Mapping[str, FloatArray], effects: Sequence[Effects], seed: int = 0
 ) -> Table:
     """Spearman's ρ of every cheap metric (and every other method) with the importance of heads."""
-    rows = []
+    rows: list[dict[str, str | float]] = []
     importances = {
         f"{e.method} {m}": e.importance(m)
         for e in effects
@@ -67,4 +74,10 @@ def correlation_table(
                     "n": found.n,
                 }
             )
-    return from_rows("ablation_correlations", rows, "Which cheap metric predicts importance?")
+    for target in importances:
+        own = [row for row in rows if row["importance"] == target]
+        for row, q in zip(own, fdr([float(row["p_permutation"]) for row in own]), strict=True):
+            row["q"] = float(q)
+    note = "q: false discovery rate over the metrics beside one importance"
+    caption = "Which cheap metric predicts importance?"
+    return from_rows("ablation_correlations", rows, caption, (note,))

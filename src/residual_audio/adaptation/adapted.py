@@ -207,7 +207,8 @@ def _notes(problem: Problem, division: Folds, seeds: Sequence[int]) -> tuple[str
         f"{len(problem)} clips, {len(problem.classes)} classes, {len(set(problem.groups))} groups; "
         f"folds: {division.source}; seeds {list(seeds)}",
         "gain: top-1 less zero-shot, paired, 95% interval over groups; "
-        "gap_closed: share of the way from zero-shot to the better linear probe",
+        "q: false discovery rate over the methods; gap_closed: share of the way from zero-shot to "
+        "the better linear probe, where that way is clear of 0",
         "adapted methods have seen labelled training clips: they are not zero-shot",
         "units_moved, moved: heads and numbers other than 1 in the mean fold; stability: cosine of "
         "the edits of two folds; capped: folds that stopped at a cap; lost: accuracy on references",

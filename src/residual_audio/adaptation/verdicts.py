@@ -44,8 +44,13 @@ class Verdict(Averages, total=False):
     gain_low: float
     gain_high: float
     p: float
+    q: float
+    """p among all methods of the table (false discovery rate)."""
     gap_closed: float
-    """The share of the way from zero-shot to the better linear probe."""
+    """The share of the way from zero-shot to the better linear probe; NaN where that way is not
+    clear of 0, as a share of nothing means nothing."""
+    gap_closed_low: float
+    gap_closed_high: float
     seconds: float
     moved: float
     """Gains other than 1, of the mean fold."""
@@ -84,8 +89,12 @@ def verdicts(
     if REFERENCE not in hits:
         raise InputError("the comparison needs the method 'zero-shot' to compare with")
     probes = [o.entry.key for o in outcomes if isinstance(o.entry.method, LinearProbe)]
-    base = float(np.nanmean(hits[REFERENCE]))
-    ceiling = max((float(np.nanmean(hits[key])) for key in probes if key in hits), default=math.nan)
+    answers = {key: np.nanmean(found, 0) for key, found in hits.items()}
+    ceiling = max(
+        (key for key in probes if key in hits),
+        key=lambda key: float(np.nanmean(answers[key])),
+        default=None,
+    )
     out: list[Verdict] = []
     for outcome in outcomes:
         entry = outcome.entry
@@ -94,13 +103,11 @@ def verdicts(
             out.append({**row, "key": entry.key})  # type: ignore[typeddict-item]
             continue
         gap = uncertainty.paired_difference(
-            np.nanmean(hits[entry.key], 0),
-            np.nanmean(hits[REFERENCE], 0),
-            groups=problem.groups,
-            seed=seed,
+            answers[entry.key], answers[REFERENCE], groups=problem.groups, seed=seed
         )
         summary = _summary(problem, folds, outcome)
-        share = (summary["top1"] - base) / (ceiling - base) if ceiling > base else math.nan
+        way = None if ceiling is None else answers[ceiling] - answers[REFERENCE]
+        share = gap_closed(answers[entry.key] - answers[REFERENCE], way, problem.groups, seed)
         out.append(
             {
                 "method": entry.label,
@@ -111,7 +118,10 @@ def verdicts(
                 "gain_low": gap.low,
                 "gain_high": gap.high,
                 "p": gap.p,
-                "gap_closed": share,
+                "q": math.nan,
+                "gap_closed": share[0],
+                "gap_closed_low": share[1],
+                "gap_closed_high": share[2],
                 "seconds": float(np.mean(outcome.seconds)),
                 "capped": sum(not notes.get("converged", True) for notes in outcome.notes.values()),
                 **edit_over_folds(list(outcome.gains.values())),
@@ -119,7 +129,35 @@ def verdicts(
                 "key": entry.key,
             }
         )
+    tested = [verdict for verdict in out if "p" in verdict and verdict["key"] != REFERENCE]
+    for verdict, q in zip(tested, uncertainty.fdr([v["p"] for v in tested]), strict=True):
+        verdict["q"] = float(q)
     return out
+
+
+def gap_closed(
+    gain: FloatArray, way: FloatArray | None, groups: Sequence[str], seed: int = 0
+) -> tuple[float, float, float]:
+    """Mean gain over mean way, with its 95% interval: the same groups are drawn for both.
+
+    NaN where the interval of the way itself holds 0.
+    """
+    nothing = (math.nan, math.nan, math.nan)
+    if way is None:
+        return nothing
+    known = np.isfinite(gain) & np.isfinite(way)
+    gain, way = gain[known], way[known]
+    own = [group for group, k in zip(groups, known, strict=True) if k]
+    clear = uncertainty.paired_difference(way, np.zeros_like(way), groups=own, seed=seed)
+    if not clear.low > 0:
+        return nothing
+
+    def ratio(counts: FloatArray) -> FloatArray:
+        below = counts @ way
+        return np.where(below > 0, (counts @ gain) / np.where(below > 0, below, 1.0), np.nan)
+
+    low, high = uncertainty.interval(ratio, len(gain), groups=own, seed=seed)
+    return float(gain.sum() / way.sum()), float(low), float(high)
 
 
 class EditOverFolds(TypedDict, total=False):

@@ -111,5 +111,5 @@ def with_intervals(stages: Table, intervals: dict[str, dict[str, list[float]]]) 
             ends = [intervals[metric].get(f"s{s}", missing) for s in stages["stage"].tolist()]
             columns[f"{metric}_low"] = np.array([low for low, _ in ends])
             columns[f"{metric}_high"] = np.array([high for _, high in ends])
-    note = "low, high: 95% bootstrap interval over clips (whole groups)"
+    note = "low, high: 95% interval over clips, from half-samples of whole groups"
     return Table(stages.name, columns, stages.caption, (*stages.notes, note))

@@ -1,4 +1,4 @@
-"""How sure the stage means are: bootstrap over clips, and the estimates against sample size."""
+"""How sure the stage means are: half-samples of clips, and the estimates against sample size."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 from residual_audio.analysis.battery import measure
 from residual_audio.analysis.source import Source, each_site
 from residual_audio.engine.jobs import on_cores
-from residual_audio.metrics.bootstrap import percentile_interval, resample_counts
+from residual_audio.metrics.bootstrap import half_samples, spread_interval
 from residual_audio.metrics.dimension import two_nn_of_ratios
-from residual_audio.metrics.estimators import DIMENSIONS, of_spectrum
+from residual_audio.metrics.estimators import BY_NAME, DIMENSIONS, of_spectrum
 from residual_audio.metrics.spectra import spectrum_of_covariance
+from residual_audio.metrics.uncertainty import n_groups
 from residual_audio.metrics.validate import Array
 from residual_audio.progress import SILENT, Progress
 from residual_audio.table import Table, from_rows
@@ -53,14 +54,14 @@ def stage_intervals(
 ) -> dict[str, dict[str, list[float]]]:
     """Interval of each stage mean, had other clips been drawn: metric → stage → [low, high].
 
-    Resampling a clip resamples it for all heads at once. For TwoNN the ratios r₂/r₁ are resampled,
-    not the clouds: a resampled cloud consists of duplicates.
+    The spread is that over half-samples of the clips (whole groups), the same for all heads. For
+    TwoNN the ratios r₂/r₁ of the whole cloud are halved, not the cloud: neighbours are farther
+    apart in half a cloud.
     """
     rng = np.random.default_rng(seed)
     n = log_ratio.shape[1]
-    counts = resample_counts(n, n_resamples, rng, groups)
-    items = np.arange(n)
-    draws = [np.repeat(items, row) for row in counts]
+    whole = np.ones((1, n), dtype=np.int64)
+    counts = np.concatenate([whole, half_samples(n, n_resamples, rng, groups)])
     found: dict[str, dict[str, list[Array]]] = {}
     first = 0
     progress.step("analyse: intervals", len(store.attention_sites), "sites")
@@ -70,22 +71,39 @@ def stage_intervals(
         ratios = log_ratio[first : first + len(part.x)]
         first += len(part.x)
         if np.isfinite(ratios).any():
-            metrics["twonn"] = _resampled_two_nn(ratios, draws)
+            metrics["twonn"] = _two_nn_of_parts(ratios, counts)
         for name, values in metrics.items():  # head, resample
             found.setdefault(name, {}).setdefault(stage, []).append(values)
         progress.advance()
-    out: dict[str, dict[str, list[float]]] = {}
-    for name, stages in found.items():
-        out[name] = {}
-        for stage, parts in stages.items():
-            with np.errstate(invalid="ignore"):
-                means = np.nanmean(np.concatenate(parts), axis=0)
-            low, high = percentile_interval(means, level)
-            out[name][stage] = [float(low), float(high)]
-    return out
+    d = max(site.d_head for site in store.attention_sites)
+    independent = n_groups(n, groups)
+    return {
+        name: {
+            stage: _stage_interval(name, parts, independent, d, level)
+            for stage, parts in stages.items()
+        }
+        for name, stages in found.items()
+    }
 
 
-def _resampled_two_nn(log_ratio: Array, draws: Sequence[Array]) -> Array:
+def _stage_interval(
+    name: str, parts: Sequence[Array], n_independent: int, d: int, level: float
+) -> list[float]:
+    """Of the mean over heads; the first column of each part is the whole sample."""
+    with np.errstate(invalid="ignore"):
+        means = np.nanmean(np.concatenate(parts), axis=0)
+    low, high = spread_interval(means[0], means[1:], n_independent, level)
+    least, most = _ENDS.get(BY_NAME[name].quantity, (-np.inf, np.inf))
+    most = d if BY_NAME[name].spectrum is not None and most == np.inf else most
+    return [float(np.maximum(low, least)), float(np.minimum(high, most))]
+
+
+_ENDS = {"dimension": (0.0, np.inf), "share": (0.0, 1.0), "entropy": (0.0, np.inf)}
+"""What no interval leaves; a linear dimension is at most the width of a head."""
+
+
+def _two_nn_of_parts(log_ratio: Array, counts: Array) -> Array:
+    draws = [np.flatnonzero(row) for row in counts]
     found = on_cores(lambda draw: two_nn_of_ratios(log_ratio[:, draw]), draws)
     return np.stack(found, axis=1)  # head, resample
 

@@ -115,7 +115,7 @@ PARTS: Mapping[str, Part] = {
         Part("clips", "clips at the ends of leading components", _clips),
         Part("words", "words for leading directions", _words),
         Part("curves", "estimates against the number of clips", _curves),
-        Part("intervals", "bootstrap intervals of stage means", _intervals),
+        Part("intervals", "intervals of stage means over clips", _intervals),
     )
 }
 """What can be asked for besides the dimension of raw heads, which is always measured."""

@@ -100,7 +100,7 @@ def separability_tables(
         table |= {"probe_low": low, "probe_high": high}
     notes = (
         f"{len(labels.rows)} labelled clips, {len(labels.names)} classes",
-        f"probe: {labels.how}",
+        f"probe: {labels.how}; control: classes drawn at random for whole groups",
         f"silhouette: {len(sample)} clips",
     )
     return (
@@ -120,7 +120,7 @@ def _one_head(x: Array, root: Array, labels: Labels, sample: Array) -> dict[str,
     norms = class_activation(after, codes)
     deviations = class_activation(after, codes, centre=True)
     choice, preferred = selectivity(deviations)
-    units = LabelledUnits(x, codes, labels.folds, sample)
+    units = LabelledUnits(x, codes, labels.folds, sample, np.asarray(labels.groups))
     out = of_labels(units) | {
         "projected_fisher_trace": fisher(after, codes),
         "selectivity": choice,

@@ -95,9 +95,12 @@ def run(
 
 def _show(tables: list[Any]) -> None:
     for table in tables:
+        for note in table.notes:
+            if note.startswith("the smallest change"):
+                typer.echo(f"{table.caption}: {note}")
         if table.name.startswith("ablation_attention") and "d_margin_low" in table.columns:
-            shown = ["unit", "d_correct", "d_correct_low", "d_correct_high", "d_margin"]
+            shown = ["unit", "d_correct", "d_correct_low", "d_correct_high", "d_margin", "q_margin"]
             show_table(table, [c for c in shown if c in table.columns])
         elif table.name == "ablation_correlations":
             margin = table.where([str(t).endswith("margin") for t in table["importance"]])
-            show_table(margin, ["importance", "metric", "spearman", "p_permutation"])
+            show_table(margin, ["importance", "metric", "spearman", "p_permutation", "q"])

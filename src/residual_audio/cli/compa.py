@@ -40,7 +40,9 @@ def run(
     """F, G and H of MODELS on compa-order, compa-attribute or synthetic pairs, beside chance.
 
     F: every sound prefers its own caption. G: every caption prefers its own sound. H: both.
-    Chance is 1/4, 1/4 and 1/6. The one-sided variants look at the first caption and sound only.
+    Chance is 1/4, 1/4 and 1/6 where similarities are independent; those of close pairs are not,
+    and a model that tells nothing apart is right throughout as often as wrong throughout: both are
+    printed, with a sign test. The one-sided variants look at the first caption and sound only.
     """
     from residual_audio.embeddings.embedder import EmbeddingSettings
     from residual_audio.errors import InputError
@@ -99,6 +101,23 @@ def run(
         names = dict.fromkeys(score.name for found in results for score in found.scores)
         print_scores(results, [n for n in names if not n.endswith("_one_sided")])
         print_scores(results, [n for n in names if n.endswith("_one_sided")])
+        print_table(
+            ["model", "data", "score", "right", "wrong throughout", "as a share", "sign test p"],
+            [
+                [
+                    found.model,
+                    f"{found.dataset} ({found.split})",
+                    name.upper(),
+                    str(test["right"]),
+                    str(test["wrong_throughout"]),
+                    shown(found.details[f"{name}_swap"]),
+                    shown(test["p"]),
+                ]
+                for found in results
+                for name, test in found.details["sign_test"].items()
+            ],
+            "Captions exchanged: what close pairs score with nothing told apart",
+        )
         print_table(
             ["model", "data", "fail by text", "by audio", "by alignment", "text sep.", "audio sep.",
              "alignment"],

@@ -14,6 +14,7 @@ from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
     from residual_audio.evaluation.differences import ModelDifference
+    from residual_audio.types import Result
 
 
 def run(
@@ -92,10 +93,30 @@ def run(
         )
     else:
         names = list(dict.fromkeys(score.name for found in results for score in found.scores))
-        for way in ("t2a_", "a2t_") if task == "retrieval" else ("",):
-            print_scores(results, [name for name in names if name.startswith(way)])
+        for columns in _tables(names):
+            print_scores(results, columns)
+        print_calibration(results)
         print_differences(differences)
     finish(results, paths, json, quiet)
+
+
+def _tables(names: list[str]) -> list[list[str]]:
+    """Columns of each table: directions of retrieval apart, own clips only apart from shared."""
+    kinds = ("t2a_own_", "a2t_own_", "t2a_", "a2t_", "")
+    kind = {name: next(k for k in kinds if name.startswith(k)) for name in names}
+    order = [k for k in ("t2a_", "t2a_own_", "a2t_", "a2t_own_", "") if k in kind.values()]
+    return [[name for name in names if kind[name] == k] for k in order]
+
+
+def print_calibration(results: list[Result]) -> None:
+    """What of a calibration error noise alone would give; nothing for other tasks."""
+    for found in results:
+        if (of := found.details.get("calibration")) is not None:
+            typer.echo(
+                f"ECE of {found.model} on {found.dataset}: {of['error']:.3f}; a calibrated model "
+                f"with these confidences reads {of['null']:.3f} (95% below {of['null_high']:.3f}, "
+                f"p = {of['p']:.3f}); {of['debiased']:.3f} without that noise"
+            )
 
 
 def print_differences(differences: list[ModelDifference]) -> None:
@@ -103,7 +124,7 @@ def print_differences(differences: list[ModelDifference]) -> None:
     if not differences:
         return
     print_table(
-        ["model", "against", "data", "score", "difference", "p"],
+        ["model", "against", "data", "score", "difference", "p", "q"],
         [
             [
                 row.model,
@@ -112,8 +133,9 @@ def print_differences(differences: list[ModelDifference]) -> None:
                 row.score,
                 shown(row.value, row.low, row.high),
                 f"{row.p:.3f}",
+                f"{row.q:.3f}",
             ]
             for row in differences
         ],
-        "Paired differences, 95% intervals by group",
+        "Paired differences, 95% intervals by group; q: false discovery rate over the rows",
     )

@@ -29,6 +29,7 @@ def run(
             help="heads, blocks, stages, direct, moments, attention, tokens; a,b,c or all.",
         ),
     ] = "heads",
+    fold: options.Folds = None,
     limit: options.Limit = None,
     sample: options.Sample = None,
     data_option: options.DataOption = None,
@@ -84,7 +85,7 @@ def run(
     name = options.name_dataset(dataset, root)
     given = options.parse_data_options(data_option)
     whole = load_dataset(name, root, **given)
-    data = whole.select(limit=limit, sample=sample, seed=seed)
+    data = whole.select(folds=fold or None, limit=limit, sample=sample, seed=seed)
     with watching(quiet or json) as progress:
         found = extract(
             model,

@@ -211,12 +211,13 @@ def report(
         )
         if found.correlations:
             print_table(
-                ["measure", "agreement with listeners (Spearman)", "p perm.", "systems"],
+                ["measure", "agreement with listeners (Spearman)", "p perm.", "q", "systems"],
                 [
                     [
                         row.measure,
                         shown(row.agreement),
                         shown(row.p_permutation),
+                        shown(row.q),
                         row.n_systems,
                     ]
                     for row in found.correlations

@@ -233,13 +233,14 @@ def study(
         return
     for name in dict.fromkeys(row.score for row in found.rows):
         print_table(
-            ["probe", "Spearman", "p", "p perm.", "Pearson", "p", "within", "p within", "n"],
+            ["probe", "Spearman", "p", "p perm.", "q", "Pearson", "p", "within", "p within", "n"],
             [
                 [
                     row.probe,
                     f"{row.spearman:+.3f}",
                     f"{row.p_spearman:.3f}",
                     f"{row.p_spearman_permutation:.3f}",
+                    f"{row.q:.3f}",
                     f"{row.pearson:+.3f}",
                     f"{row.p_pearson:.3f}",
                     shown(row.pearson_within),

@@ -156,6 +156,7 @@ def _look_into(two: PairVectors) -> tuple[dict[str, list[Any]], dict[str, object
     margins = metrics.margins(similarity)
     geometry = metrics.pair_geometry(two.text, two.audio)
     sides = metrics.failing_side(two.text, two.audio)
+    exchanged = metrics.exchanged(similarity, two.groups)
     items: dict[str, list[Any]] = {
         "id": [pair.id for pair in two.pairs],
         "group": list(two.groups),
@@ -165,8 +166,12 @@ def _look_into(two: PairVectors) -> tuple[dict[str, list[Any]], dict[str, object
         "fails_by": list(sides),
     }
     return items, {
-        # how often everything is wrong: what H is for close pairs when captions are exchanged
-        "h_swap": float(metrics.outcomes(similarity[:, ::-1])["h"].mean()),
+        # what these very pairs score when captions are exchanged: the null of close pairs
+        **{f"{name}_swap": found.rate for name, found in exchanged.items()},
+        "sign_test": {
+            name: {"right": found.right, "wrong_throughout": found.wrong, "p": found.p}
+            for name, found in exchanged.items()
+        },
         "failures": asdict(_failures(sides, geometry)),
         "margins": {
             name: {"mean": float(values.mean()), "median": float(np.median(values))}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from residual_audio.metrics.uncertainty import paired_difference
+from residual_audio.metrics.uncertainty import fdr, paired_difference
 from residual_audio.types import Result
 
 Hits = dict[Hashable, tuple[float, str]]
@@ -16,7 +17,7 @@ Hits = dict[Hashable, tuple[float, str]]
 
 @dataclass(frozen=True)
 class ModelDifference:
-    """`model` − `against` in one score: its 95% interval and a two-sided bootstrap p."""
+    """`model` − `against` in one score: its 95% interval and the two-sided p of flipped signs."""
 
     task: str
     dataset: str
@@ -28,6 +29,8 @@ class ModelDifference:
     low: float
     high: float
     p: float
+    q: float
+    """p among all differences that are shown together (false discovery rate)."""
     n: int
     """Items that both models have answered."""
 
@@ -54,8 +57,9 @@ def paired_differences(
                     n_resamples=n_resamples,
                 )
                 names = (*key, score, other.model, first.model)
-                found.append(ModelDifference(*names, d.value, d.low, d.high, d.p, d.n))
-    return found
+                found.append(ModelDifference(*names, d.value, d.low, d.high, d.p, math.nan, d.n))
+    rates = fdr([row.p for row in found])
+    return [replace(row, q=float(q)) for row, q in zip(found, rates, strict=True)]
 
 
 def _hits(result: Result) -> dict[str, Hits]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from residual_audio.embeddings.prompts import Prompts, embed_classes
 from residual_audio.errors import DatasetError, StoreError
 from residual_audio.metrics import classification as metrics
 from residual_audio.metrics import uncertainty
+from residual_audio.metrics.calibration import calibration, expected_calibration_error
 from residual_audio.models.training_data import heard_before
 from residual_audio.progress import SILENT, Progress
 from residual_audio.store import Store
@@ -57,7 +58,7 @@ def score_classes(
     resampled = {
         "macro_f1": lambda w: metrics.macro_f1(labels, predictions, c, w),
         "map": lambda w: metrics.mean_average_precision(similarity, labels, w),
-        "ece": lambda w: metrics.expected_calibration_error(probabilities, labels, counts=w),
+        "ece": lambda w: expected_calibration_error(probabilities, labels, counts=w),
     }
     chance = {
         "macro_f1": metrics.chance_macro_f1(labels, c),
@@ -176,6 +177,7 @@ def _result(
         vectors.audio, vectors.text, labels, groups=groups, logit_scale=vectors.logit_scale,
         seed=seed, n_resamples=n_resamples,
     )  # fmt: skip
+    probabilities = metrics.softmax(similarity, vectors.logit_scale)
     confusion = metrics.confusion_matrix(labels, similarity.argmax(1), len(vectors.classes))
     return Result(
         task="zero-shot",
@@ -189,6 +191,7 @@ def _result(
             "confusion": confusion,
             "per_class": _class_rows(similarity, labels, confusion, vectors.classes),
             "n_groups": len(set(groups)),
+            "calibration": asdict(calibration(probabilities, labels, seed=seed)),
             "prompts": {
                 "name": vectors.prompts.name,
                 "templates": list(vectors.prompts.templates),

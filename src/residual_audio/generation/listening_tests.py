@@ -12,10 +12,15 @@ from residual_audio import provenance
 from residual_audio.errors import InputError
 from residual_audio.generation.ratings import Ratings
 from residual_audio.metrics import listening as metrics
+from residual_audio.metrics.few_groups import FEW
 from residual_audio.types import Result, Score
 
 REFERENCES = ("reference", "ref", "hidden_reference", "hiddenref", "hidden reference")
-RULE = "ITU-R BS.1534-3: hidden reference below 90% of the scale in more than 15% of the trials"
+RULE = (
+    "ITU-R BS.1534-3: hidden reference below 90% of the scale, or mid anchor above it, in more "
+    "than 15% of the trials; trials in which over 25% of the listeners rate the mid anchor above "
+    "do not count for the anchor"
+)
 
 
 class Screening(TypedDict):
@@ -27,6 +32,11 @@ class Screening(TypedDict):
     n_flagged: int
     share_of_trials: NotRequired[dict[str, float]]
     """Listener → share of trials in which the hidden reference was not heard."""
+    mid_anchor: NotRequired[str | None]
+    share_of_anchors: NotRequired[dict[str, float]]
+    """Listener → share of trials in which the mid anchor was rated like the reference."""
+    excused_trials: NotRequired[list[str]]
+    """Trials that say nothing by their mid anchor: too many listeners rate it high."""
     flagged: NotRequired[list[str]]
 
 
@@ -43,7 +53,7 @@ def analyse_ratings(
     """Screening, summaries, tests and agreement; and the ratings that were used."""
     hidden = _reference(ratings, reference)
     low_ends = _anchors(ratings, anchors)
-    used, screening = _screen(ratings, hidden, screen)
+    used, screening = _screen(ratings, hidden, screen, low_ends)
     tested = [k for k, s in enumerate(ratings.systems) if s != hidden and s not in low_ends]
     return Result(
         task="mushra",
@@ -69,7 +79,9 @@ def analyse_ratings(
             "warnings": _warnings(used, hidden, tested),
         },
         provenance=provenance.collect(
-            seed=seed, intervals=f"95%, {n_resamples} bootstrap resamples of listeners"
+            seed=seed,
+            intervals=f"95%: means by Student's t over listeners (bootstrap from {FEW} on), "
+            f"medians by {n_resamples} bootstrap resamples of listeners",
         ),
     ), used
 
@@ -113,7 +125,15 @@ def _is_anchor(system: str) -> bool:
     return system.lower().startswith(("anchor", "lowanchor", "midanchor", "lp35", "lp70"))
 
 
-def _screen(ratings: Ratings, hidden: str | None, apply: bool) -> tuple[Ratings, Screening]:
+def _mid_anchor(anchors: Sequence[str]) -> str | None:
+    """The 7 kHz anchor among the anchors, by name; None where it cannot be told."""
+    named = [a for a in anchors if any(part in a.lower() for part in ("mid", "70", "7k"))]
+    return named[0] if len(named) == 1 else None
+
+
+def _screen(
+    ratings: Ratings, hidden: str | None, apply: bool, anchors: Sequence[str]
+) -> tuple[Ratings, Screening]:
     record: Screening = {
         "rule": RULE,
         "possible": hidden is not None,
@@ -123,10 +143,25 @@ def _screen(ratings: Ratings, hidden: str | None, apply: bool) -> tuple[Ratings,
     if hidden is None:
         return ratings, record
     low, high = ratings.scale
-    place = ratings.systems.index(hidden)
-    out, share = metrics.screen(ratings.values, place, low=low, high=high)
+    mid = _mid_anchor(anchors)
+    found = metrics.screen(
+        ratings.values,
+        ratings.systems.index(hidden),
+        low=low,
+        high=high,
+        mid_anchor=None if mid is None else ratings.systems.index(mid),
+    )
+    out = found.out
     record["n_flagged"] = int(out.sum())
-    record["share_of_trials"] = dict(zip(ratings.listeners, share.tolist(), strict=True))
+    record["share_of_trials"] = dict(
+        zip(ratings.listeners, found.missed_reference.tolist(), strict=True)
+    )
+    record["mid_anchor"] = mid
+    if mid is not None:
+        record["share_of_anchors"] = dict(
+            zip(ratings.listeners, found.unheard_anchor.tolist(), strict=True)
+        )
+        record["excused_trials"] = [ratings.trials[i] for i in np.flatnonzero(found.excused)]
     record["flagged"] = [ratings.listeners[i] for i in np.flatnonzero(out)]
     if apply and out.all():
         raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from residual_audio.generation.pieces import compare_pieces
 from residual_audio.generation.prompted_files import read_prompts
 from residual_audio.generation.ratings import read_ratings
 from residual_audio.generation.sound_side import read_side
-from residual_audio.metrics.uncertainty import correlation
+from residual_audio.metrics.uncertainty import correlation, fdr
 from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Result, Score
 
@@ -38,6 +38,8 @@ class MeasureAgreement:
     agreement: float
     p: float
     p_permutation: float
+    q: float
+    """p_permutation among all measures (false discovery rate)."""
     n_systems: int
 
 
@@ -178,5 +180,9 @@ def _correlations(
             # either direction is away from the reference
             values = -np.abs(values)
         found = correlation(values, heard, "spearman")
-        rows.append(MeasureAgreement(name, found.value, found.p, found.p_permutation, found.n))
+        rows.append(
+            MeasureAgreement(name, found.value, found.p, found.p_permutation, math.nan, found.n)
+        )
+    rates = fdr([row.p_permutation for row in rows])
+    rows = [replace(row, q=float(q)) for row, q in zip(rows, rates, strict=True)]
     return sorted(rows, key=lambda r: 2.0 if math.isnan(r.agreement) else -r.agreement)

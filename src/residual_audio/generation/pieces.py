@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 
 from residual_audio import provenance
 from residual_audio.generation.midi import Pieces
 from residual_audio.metrics import symbolic as metrics
 from residual_audio.metrics import uncertainty
+from residual_audio.metrics.bootstrap import half_samples, spread_interval
 from residual_audio.types import Result, Score
 
 Array = npt.NDArray[Any]
@@ -31,16 +33,18 @@ def compare_pieces(
 ) -> Result:
     """Divergences between the folders, and each descriptor's mean on both sides with intervals.
 
-    Pieces are resampled, independently on both sides.
+    Divergences come with that of the same pieces in two random folders (`chance`), and the share
+    of such folders that are as far apart (`p` in the details).
     """
     left, right = _describe(reference, segment_beats), _describe(generated, segment_beats)
-    rng = np.random.default_rng(seed)
-    draw = [
-        rng.integers(0, len(p.notes), (n_resamples, len(p.notes))) for p in (reference, generated)
-    ]
     histograms = (_histograms(reference), _histograms(generated))
-    scores = _divergences(histograms, rng, n_resamples, smoothing, len(generated.notes))
-    scores += [_difference(name, left[name], right[name], draw) for name in left]
+    rng = np.random.default_rng(seed)
+    divergences = {
+        name: divergence(kind, *histograms, rng=rng, n_resamples=n_resamples)
+        for name, kind in _kinds(smoothing).items()
+    }
+    scores = [d.score(name, len(generated.notes)) for name, d in divergences.items()]
+    scores += [_difference(name, left[name], right[name]) for name in left]
     return Result(
         task="symbolic",
         model=generated.name,
@@ -63,6 +67,7 @@ def compare_pieces(
                 }
                 for name in left
             ],
+            "divergence_p": _tests(divergences),
             "pitch_classes": {
                 "reference": histograms[0].mean(0),
                 "generated": histograms[1].mean(0),
@@ -91,45 +96,90 @@ def _histograms(pieces: Pieces) -> Array:
     return found[~np.isnan(found[:, 0])]
 
 
-def _divergences(
-    histograms: tuple[Array, Array],
-    rng: np.random.Generator,
-    n_resamples: int,
-    smoothing: float,
-    n: int,
-) -> list[Score]:
-    kinds: dict[str, Callable[[Array, Array], float]] = {
+Kind = Callable[[Array, Array], float]
+
+
+def _kinds(smoothing: float) -> dict[str, Kind]:
+    return {
         "pitch_class_kl": lambda p, q: metrics.kl_divergence(p, q, smoothing),
         "pitch_class_kl_any_key": lambda p, q: metrics.kl_divergence_any_key(p, q, smoothing),
         "tonal_distance": metrics.tonal_distance,
     }
-    if min(len(h) for h in histograms) == 0:  # notes of no duration only
-        return [Score(name, math.nan, math.nan, math.nan, n) for name in kinds]
-    means = [h[rng.integers(0, len(h), (n_resamples, len(h)))].mean(1) for h in histograms]
-    found = []
-    for name, kind in kinds.items():
-        value = kind(histograms[0].mean(0), histograms[1].mean(0))
-        low = high = math.nan
-        if min(len(h) for h in histograms) > 1:
-            drawn = [kind(p, q) for p, q in zip(*means, strict=True)]
-            low, high = np.quantile(drawn, [0.025, 0.975])
-        found.append(Score(name, value, float(low), float(high), n))
-    return found
 
 
-def _difference(name: str, left: Array, right: Array, draw: Sequence[Array]) -> Score:
-    """Generated − reference mean; pieces for which the descriptor means nothing are left out."""
-    n = int(np.isfinite(right).sum())
-    if not (np.isfinite(left).any() and np.isfinite(right).any()):
+@dataclass(frozen=True)
+class Divergence:
+    """Between the mean histograms of two folders."""
+
+    value: float
+    low: float
+    high: float
+    null: float
+    """Mean over random partings of all pieces into two folders of these sizes: what it is where
+    the folders do not differ. No divergence is 0 with few pieces."""
+    p: float
+    """Share of partings that are as far apart."""
+
+    def score(self, name: str, n: int) -> Score:
+        """With the null as what chance gives."""
+        null = None if math.isnan(self.null) else self.null
+        return Score(name, self.value, self.low, self.high, n, null)
+
+
+def divergence(
+    kind: Kind,
+    left: Array,
+    right: Array,
+    *,
+    rng: np.random.Generator,
+    n_resamples: int = N_RESAMPLES,
+) -> Divergence:
+    """Of histograms [piece, 12]: interval over half-samples of the pieces, null by permutation."""
+    sizes = len(left), len(right)
+    if min(sizes) == 0:  # notes of no duration only
+        return Divergence(*[math.nan] * 5)
+    value = kind(left.mean(0), right.mean(0))
+    low = high = np.array(math.nan)
+    if min(sizes) >= 4:
+        halves = [half_samples(len(h), n_resamples, rng).astype(float) for h in (left, right)]
+        means = [
+            (w @ h) / w.sum(1, keepdims=True) for w, h in zip(halves, (left, right), strict=True)
+        ]
+        drawn = np.array([kind(p, q) for p, q in zip(*means, strict=True)])
+        low, high = spread_interval(np.array(value), drawn, min(sizes))
+    pooled = np.concatenate([left, right])
+    order = rng.permuted(np.tile(np.arange(len(pooled)), (n_resamples, 1)), axis=1)
+    parted = [(pooled[o[: sizes[0]]].mean(0), pooled[o[sizes[0] :]].mean(0)) for o in order]
+    null = np.array([kind(p, q) for p, q in parted])
+    p_value = (int((null >= value * (1 - 1e-9)).sum()) + 1) / (n_resamples + 1)
+    if sum(sizes) < 4:  # hardly a parting that differs
+        return Divergence(value, float(low), float(high), math.nan, math.nan)
+    return Divergence(value, max(0.0, float(low)), float(high), float(null.mean()), p_value)
+
+
+def _tests(found: Mapping[str, Divergence]) -> dict[str, dict[str, float]]:
+    q = uncertainty.fdr([d.p for d in found.values()])
+    return {
+        name: {"p": d.p, "q": float(one)} for (name, d), one in zip(found.items(), q, strict=True)
+    }
+
+
+def _difference(name: str, left: Array, right: Array) -> Score:
+    """Generated − reference mean with Welch's interval; pieces for which the descriptor means
+    nothing are left out."""
+    left, right = left[np.isfinite(left)], right[np.isfinite(right)]
+    n = len(right)
+    if not len(left) or not n:
         return Score(f"{name}_difference", math.nan, math.nan, math.nan, n)
-    value = float(np.nanmean(right) - np.nanmean(left))
-    if min(np.isfinite(left).sum(), np.isfinite(right).sum()) < 2:
+    value = float(right.mean() - left.mean())
+    if min(len(left), n) < 2:
         return Score(f"{name}_difference", value, math.nan, math.nan, n)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a resample may hold NaN only
-        drawn = np.nanmean(right[draw[1]], axis=1) - np.nanmean(left[draw[0]], axis=1)
-    low, high = np.nanquantile(drawn, [0.025, 0.975])
-    return Score(f"{name}_difference", value, float(low), float(high), n)
+    errors = [float(x.var(ddof=1)) / len(x) for x in (left, right)]
+    if sum(errors) == 0:
+        return Score(f"{name}_difference", value, value, value, n)
+    df = sum(errors) ** 2 / (errors[0] ** 2 / (len(left) - 1) + errors[1] ** 2 / (n - 1))
+    half = float(stats.t.ppf(0.975, df)) * math.sqrt(sum(errors))
+    return Score(f"{name}_difference", value, value - half, value + half, n)
 
 
 def _mean(values: Array, seed: int) -> dict[str, float]:

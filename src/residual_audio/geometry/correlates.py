@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations, product
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from residual_audio.errors import InputError
 from residual_audio.geometry.cells import Cells
-from residual_audio.metrics.uncertainty import correlation
+from residual_audio.metrics.uncertainty import correlation, fdr
 
 Array = npt.NDArray[Any]
 
@@ -43,6 +43,8 @@ class ProbeCorrelation:
     pearson_within: float
     """Within benchmarks; NaN where there is only one benchmark or one model."""
     p_within: float
+    q: float
+    """The permutation p of Spearman's ρ among all correlations of the study (false discovery)."""
     n: int
 
 
@@ -78,9 +80,13 @@ def correlate(
         )
     rows = []
     for score in chosen:
-        found = [_row(cells, probe, score, seed) for probe in cells.probes]
-        rows += sorted(found, key=lambda r: -abs(r.spearman) if r.spearman == r.spearman else 1.0)
-    return CorrelationStudy(tuple(rows), tuple(_warnings(cells, len(rows))), len(cells))
+        of_score = [_row(cells, probe, score, seed) for probe in cells.probes]
+        rows += sorted(
+            of_score, key=lambda r: -abs(r.spearman) if r.spearman == r.spearman else 1.0
+        )
+    rates = fdr([row.p_spearman_permutation for row in rows])
+    found = tuple(replace(row, q=float(q)) for row, q in zip(rows, rates, strict=True))
+    return CorrelationStudy(found, tuple(_warnings(cells, found)), len(cells))
 
 
 def _row(cells: Cells, probe: str, score: str, seed: int) -> ProbeCorrelation:
@@ -90,7 +96,7 @@ def _row(cells: Cells, probe: str, score: str, seed: int) -> ProbeCorrelation:
     within, p_within = correlation_within(x, y, cells.benchmarks, seed=seed)
     return ProbeCorrelation(
         probe, score, rank.value, rank.p, rank.p_permutation, line.value, line.p,
-        line.p_permutation, within, p_within, rank.n,
+        line.p_permutation, within, p_within, math.nan, rank.n,
     )  # fmt: skip
 
 
@@ -128,7 +134,7 @@ def correlation_within(
     return seen, float(p)
 
 
-def _warnings(cells: Cells, n_tests: int) -> list[str]:
+def _warnings(cells: Cells, rows: Sequence[ProbeCorrelation]) -> list[str]:
     found = []
     n, models, benchmarks = len(cells), len(set(cells.models)), len(set(cells.benchmarks))
     if n < FEW_CELLS:
@@ -141,10 +147,11 @@ def _warnings(cells: Cells, n_tests: int) -> list[str]:
             f"{n} cells come from {models} models and {benchmarks} benchmarks: they are not "
             "independent, plain p values are too small; see the correlation within benchmarks"
         )
-    if n_tests > 1:
+    if len(rows) > 1:
+        clear = sum(row.q <= 0.05 for row in rows)
         found.append(
-            f"{n_tests} correlations were computed: about {0.05 * n_tests:.1f} are expected below "
-            "p = 0.05 by chance alone"
+            f"{len(rows)} correlations were computed: about {0.05 * len(rows):.1f} are expected "
+            f"below p = 0.05 by chance alone; {clear} have a false discovery rate q ≤ 0.05"
         )
     if any("rank" in name for name in cells.probes) and benchmarks > 1:
         found.append(

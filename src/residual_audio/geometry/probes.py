@@ -1,6 +1,6 @@
 """Geometry probes: what the shape of the two clouds says, without labels.
 
-Intervals are value ± 1.96 × the spread over half-samples of the groups, drawn without replacement.
+Intervals are value ± t × the spread over half-samples of the groups, drawn without replacement.
 Half-samples vary as the full sample does, and, unlike a bootstrap with replacement, hold no
 duplicates, which would lower every rank and put nearest neighbours at distance zero.
 """
@@ -18,6 +18,7 @@ from residual_audio import provenance
 from residual_audio.errors import InputError
 from residual_audio.geometry.clouds import Clouds, halves, thin
 from residual_audio.metrics import cloud_shape, dimension, spectra
+from residual_audio.metrics.bootstrap import spread_interval
 from residual_audio.metrics.neighbours import neighbour_distances
 from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Result, Score
@@ -94,7 +95,8 @@ def probe(
     progress.step(f"half-samples of {clouds.model}", n_halves, "half-samples")
     rng = np.random.default_rng(seed)
     samples: dict[str, list[float]] = {name: [] for name in values}
-    for _ in range(n_halves if len(np.unique(clouds.groups)) >= 4 else 0):
+    n_groups = len(np.unique(clouds.groups))
+    for _ in range(n_halves if n_groups >= 4 else 0):
         found, _ = measure(halves(clouds, rng))
         for name in values:
             samples[name].append(found.get(name, math.nan))
@@ -103,13 +105,12 @@ def probe(
     n_text = 0 if clouds.text is None else len(clouds.text)
     scores = []
     for name, value in values.items():
-        half = _half_width(np.array(samples[name]))
         n = n_text if name.endswith("_text") else n_audio
         least, most = bounds(name, n, clouds.audio.shape[1])
-        low, high = max(least, value - half), min(most, value + half)
-        if half != half:
-            low = high = math.nan
-        scores.append(Score(name, value, low, high, n, None))
+        low, high = _interval(value, np.array(samples[name]), n_groups)
+        # np: NaN stays NaN
+        ends = float(np.maximum(low, least)), float(np.minimum(high, most))
+        scores.append(Score(name, value, *ends, n, None))
     return Result(
         task="probe",
         model=clouds.model,
@@ -120,7 +121,7 @@ def probe(
             "n_audio": n_audio,
             "n_text": n_text,
             "n_pairs": len(clouds.pairs),
-            "n_groups": len(np.unique(clouds.groups)),
+            "n_groups": n_groups,
             "dimension": clouds.audio.shape[1],
             "reasons": reasons,
         },
@@ -153,10 +154,13 @@ def bounds(name: str, n: int, d: int) -> tuple[float, float]:
     return found or (-math.inf, math.inf)
 
 
-def _half_width(drawn: Array) -> float:
-    """Of the 95% interval; NaN where most half-samples have no value."""
+def _interval(value: float, drawn: Array, n_groups: int) -> tuple[float, float]:
+    """Of 95%; NaN where most half-samples have no value."""
     known = drawn[np.isfinite(drawn)]
-    return 1.96 * float(known.std(ddof=1)) if len(known) > max(1, len(drawn) // 2) else math.nan
+    if len(known) <= max(1, len(drawn) // 2):
+        return math.nan, math.nan
+    low, high = spread_interval(np.array(value), known, n_groups)
+    return float(low), float(high)
 
 
 def probe_matched(

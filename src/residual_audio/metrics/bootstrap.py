@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 
 from residual_audio.errors import InputError
+from residual_audio.metrics.few_groups import FEW, cluster_t
 
 Array = npt.NDArray[Any]
 
@@ -39,6 +41,48 @@ def resample_counts(
         raise InputError(f"{member.size} groups were given for {n} items")
     draws = rng.integers(0, len(names), size=(n_resamples, len(names)))
     return _count(draws, len(names))[:, member]
+
+
+def half_samples(
+    n: int,
+    n_resamples: int,
+    rng: np.random.Generator,
+    groups: Sequence[object] | Array | None = None,
+) -> Array:
+    """Which items each random half holds: 0 or 1 [n_resamples, n]; with groups, half of the groups.
+
+    Halves drawn without replacement vary about the whole as the whole does about the truth, and
+    hold no duplicates. A resample with replacement holds 63% of the items, some twice: it lowers
+    every rank, and its interval may exclude the very estimate it is of.
+    """
+    names, member = (
+        (np.arange(n), np.arange(n))
+        if groups is None
+        else np.unique(np.asarray(groups), return_inverse=True)
+    )
+    if member.shape != (n,) or n_resamples < 1:
+        raise InputError(f"cannot halve {n} items of {member.size} groups {n_resamples} times")
+    size = (len(names) + 1) // 2
+    order = rng.permuted(np.tile(np.arange(len(names)), (n_resamples, 1)), axis=1)
+    return (order < size).astype(np.int64)[:, member]
+
+
+def spread_interval(
+    value: Array, halves: Array, n_groups: int, level: float = 0.95
+) -> tuple[Array, Array]:
+    """`value` ± t × the standard deviation of its values on half-samples [resample, …].
+
+    A half of m of G groups varies about the whole by √((G−m)/m) of what the whole varies by.
+    """
+    halves = np.asarray(halves, dtype=np.float64)
+    if n_groups < 4:
+        nothing = np.full(np.shape(value), np.nan)
+        return nothing, nothing
+    size = (n_groups + 1) // 2
+    with np.errstate(invalid="ignore"):
+        spread = np.nanstd(halves, axis=0, ddof=1) * np.sqrt(size / (n_groups - size))
+    half = stats.t.ppf(0.5 + level / 2, n_groups - 1) * spread
+    return np.asarray(value - half), np.asarray(value + half)
 
 
 def _count(draws: Array, n: int) -> Array:
@@ -86,11 +130,14 @@ def bootstrap_mean(
     level: float = 0.95,
     groups: Sequence[object] | Array | None = None,
 ) -> tuple[Array, Array]:
-    """Percentile interval of the mean over the first axis of `values` [n, …]; one matrix product.
+    """Interval of the mean over the first axis of `values` [n, …], NaN items left out of each.
 
-    Items that are NaN are left out of every mean.
+    Percentiles, in one matrix product; below `few_groups.FEW` groups Student's t over groups.
     """
     values = np.asarray(values, dtype=np.float64)
+    independent = len(values) if groups is None else len(np.unique(np.asarray(groups)))
+    if independent < FEW:
+        return cluster_t(values, groups, level)
     flat = values.reshape(len(values), -1)  # item, quantity
     counts = resample_counts(len(flat), n_resamples, rng, groups).astype(np.float64)
     known = ~np.isnan(flat)

@@ -105,27 +105,17 @@ def average_precision(scores: Array, relevant: Array, counts: Array | None = Non
 
 
 def mean_average_precision(scores: Array, labels: Array, counts: Array | None = None) -> Array:
-    """Average precision of each class against the rest, averaged over the classes that occur."""
+    """Average precision of each class against the rest, averaged over the classes that occur.
+
+    With few items of a class the steps of the curve are coarse and the mean lies above what many
+    would give: compare it with `chance_average_precision` at the same n, not with 1 / classes.
+    """
     scores, labels = validate(scores, labels)
     per = [
         average_precision(scores[:, c], (labels == c).astype(np.float64), counts)
         for c in np.unique(labels)
     ]
     return np.nanmean(np.stack(per), axis=0)
-
-
-def expected_calibration_error(
-    probabilities: Array, labels: Array, n_bins: int = 15, counts: Array | None = None
-) -> Array:
-    """Σ_b (n_b / n) |accuracy_b − confidence_b|, equal-width bins of the largest probability."""
-    probabilities, labels = validate(probabilities, labels)
-    confidence = probabilities.max(1)
-    correct = (probabilities.argmax(1) == labels).astype(np.float64)
-    inner = np.linspace(0, 1, n_bins + 1)[1:-1]
-    in_bin = np.eye(n_bins)[np.searchsorted(inner, confidence, side="left")]  # item, bin
-    counts = np.ones((1, len(labels))) if counts is None else counts
-    gap = counts @ (in_bin * (correct - confidence)[:, None])  # resample, bin
-    return np.abs(gap).sum(1) / counts.sum(1)
 
 
 def chance_macro_f1(labels: Array, n_classes: int) -> float:

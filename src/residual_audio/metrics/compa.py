@@ -7,6 +7,10 @@ Conventions: `similarity` [item, text, audio] with s_ij = cos(text i, audio j); 
     G  every caption prefers its own audio    s00 > s01 and s11 > s10    chance 1/4
     H  both                                                              chance 1/6
 
+Chance is that of four independent similarities. Those of a close pair are not independent (one
+caption is nearer to both sounds), and a model that tells nothing apart passes far less often: its
+right level is how often it is wrong throughout, `exchanged`.
+
 The one-sided variants look at the first caption and the first audio only; they are easier, and are
 kept apart by name: `t2a_one_sided` s00 > s01 (1/2), `a2t_one_sided` s00 > s10 (1/2), both (1/3).
 """
@@ -14,12 +18,15 @@ kept apart by name: `t2a_one_sided` s00 > s01 (1/2), `a2t_one_sided` s00 > s10 (
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from residual_audio.errors import InputError
+from residual_audio.metrics.uncertainty import sign_flip
 
 Array = npt.NDArray[Any]
 
@@ -51,6 +58,35 @@ def outcomes(similarity: Array) -> dict[str, Array]:
     if s.shape[1] == 2:
         t2a, a2t = s[:, 0, 0] > s[:, 0, 1], s[:, 0, 0] > s[:, 1, 0]
         found |= {"t2a_one_sided": t2a, "a2t_one_sided": a2t, "both_one_sided": t2a & a2t}
+    return found
+
+
+@dataclass(frozen=True)
+class CaptionExchange:
+    """A score against the same score with the captions of each item exchanged."""
+
+    right: int
+    """Items that pass."""
+    wrong: int
+    """Items that would pass if their captions were exchanged: wrong throughout."""
+    rate: float
+    """`wrong` as a share: what a model that tells nothing apart scores on these very pairs."""
+    p: float
+    """Sign test: a model that tells nothing apart is right throughout as often as wrong."""
+
+
+def exchanged(similarity: Array, groups: Sequence[str] | None = None) -> dict[str, CaptionExchange]:
+    """f, g and h of pairs beside what exchanged captions would score, items of a group together."""
+    s = validate(similarity)
+    if s.shape[1] != 2:
+        raise InputError(f"captions are exchanged within pairs, not among {s.shape[1]}")
+    own, other = outcomes(s), outcomes(s[:, ::-1])
+    found = {}
+    for name in ("f", "g", "h"):
+        right, wrong = own[name], other[name]
+        p = sign_flip(right.astype(float) - wrong, groups=groups)
+        n_wrong = int(wrong.sum())
+        found[name] = CaptionExchange(int(right.sum()), n_wrong, n_wrong / len(s), float(p))
     return found
 
 

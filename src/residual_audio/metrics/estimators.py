@@ -129,6 +129,8 @@ ESTIMATORS: tuple[Estimator, ...] = (
               labels=separability.sampled_silhouette),
     Estimator("probe_accuracy", "Linear probe", "accuracy", decimals=3, better="higher",
               labels=separability.probe_accuracy),
+    Estimator("probe_control", "Linear probe, control task", "accuracy", decimals=3,
+              labels=separability.probe_control, summary=False, panel=False),
 )  # fmt: skip
 """In the order of columns and panels."""
 

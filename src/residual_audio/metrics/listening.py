@@ -79,6 +79,28 @@ class Agreement:
     n_listeners: int
 
 
+GOOD = 0.90
+"""Of the scale: the hidden reference belongs above, the mid anchor below."""
+ALLOWED = 0.15
+"""Share of trials in which a listener may miss that."""
+EXCUSED = 0.25
+"""Share of listeners with a mid anchor above `GOOD` beyond which a trial tells nothing of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostScreening:
+    """Listeners to leave out, and the shares of trials behind it."""
+
+    out: Array
+    """[listener] bool"""
+    missed_reference: Array
+    """[listener], share of trials with the hidden reference below 90% of the scale."""
+    unheard_anchor: Array
+    """[listener], share of trials with the mid anchor above it; NaN without one."""
+    excused: Array
+    """[trial] bool: left out of the rule on the mid anchor."""
+
+
 def validate(ratings: Array, low: float, high: float) -> Array:
     """As float64 [listener, trial, system] within the scale, or an error that names the rating."""
     ratings = np.asarray(ratings, dtype=np.float64)
@@ -104,19 +126,33 @@ def screen(
     *,
     low: float = 0.0,
     high: float = 100.0,
-    below: float = 0.90,
-    allowed: float = 0.15,
-) -> tuple[Array, Array]:
-    """ITU-R BS.1534-3 post-screening: listeners to leave out, and the share of trials behind it.
+    mid_anchor: int | None = None,
+) -> PostScreening:
+    """ITU-R BS.1534-3 post-screening.
 
     A listener goes who rates the hidden reference below 90 (of 100; here 90% of the scale) in more
-    than 15% of the trials.
+    than 15% of the trials, or the mid-range anchor above 90 in more than 15% of them. A trial in
+    which more than 25% of the listeners rate the mid anchor above 90 was hardly changed by the
+    anchor's filter: it does not count in the second rule.
     """
-    hidden = np.asarray(ratings, dtype=np.float64)[:, :, reference]
-    rated = (~np.isnan(hidden)).sum(1)
-    missed = (hidden < low + below * (high - low)).sum(1)
-    share = np.where(rated > 0, missed / np.maximum(rated, 1), np.nan)
-    return share > allowed, share
+    ratings = np.asarray(ratings, dtype=np.float64)
+    limit = low + GOOD * (high - low)
+    hidden = ratings[:, :, reference]
+    missed = share_of_rated(hidden < limit, hidden)
+    unheard = np.full(len(ratings), np.nan)
+    excused = np.zeros(ratings.shape[1], dtype=bool)
+    if mid_anchor is not None:
+        anchor = ratings[:, :, mid_anchor]
+        excused = share_of_rated((anchor > limit).T, anchor.T) > EXCUSED
+        counted = np.where(excused, np.nan, anchor)
+        unheard = share_of_rated(counted > limit, counted)
+    return PostScreening((missed > ALLOWED) | (unheard > ALLOWED), missed, unheard, excused)
+
+
+def share_of_rated(found: Array, ratings: Array) -> Array:
+    """Share of each row's ratings for which `found` holds; NaN where nothing is rated."""
+    rated = (~np.isnan(ratings)).sum(1)
+    return np.where(rated > 0, found.sum(1) / np.maximum(rated, 1), np.nan)
 
 
 def listener_means(ratings: Array) -> Array:

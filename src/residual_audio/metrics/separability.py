@@ -183,6 +183,8 @@ class LabelledUnits:
     """[clip]; None where the clips cannot be divided for a probe."""
     sample: Array | None = None
     """Clips that silhouettes are measured on, whose time grows as n²; None for all."""
+    groups: Array | None = None
+    """[clip], what shares a recording; None where every clip is its own."""
 
     @cached_property
     def probe(self) -> ProbeScores | None:
@@ -192,6 +194,23 @@ class LabelledUnits:
 def probe_accuracy(units: LabelledUnits) -> Array | None:
     """Held-out accuracy of a linear probe of each unit alone; None without folds."""
     return None if units.probe is None else units.probe.accuracy
+
+
+def probe_control(units: LabelledUnits) -> Array | None:
+    """Held-out accuracy on a control task: whole groups of clips with classes drawn at random.
+
+    What a probe of this width reaches on labels that no sound explains; what lies above it is what
+    the head knows. The classes keep their shares; clips of one group get one class.
+    """
+    if units.folds is None:
+        return None
+    rng = np.random.default_rng(0)
+    groups = np.arange(len(units.codes)) if units.groups is None else units.groups
+    _, first, member = np.unique(groups, return_index=True, return_inverse=True)
+    drawn = rng.permutation(units.codes[first])[member]
+    if len(np.unique(drawn)) < 2:
+        return None
+    return linear_probe(units.x, class_codes(drawn.astype(str))[1], units.folds).accuracy
 
 
 def sampled_silhouette(units: LabelledUnits) -> Array | None:

@@ -18,8 +18,8 @@ from residual_audio.errors import InputError
 Array = npt.NDArray[Any]
 Weight = Literal["duration", "count"]
 
-IOI_GRID = 1 / 12
-"""Inter-onset intervals are rounded to twelfths of a beat: sixteenths and triplets fall on it."""
+IOI_GRID = 1 / 24
+"""Inter-onset intervals are rounded to 24ths of a beat: 32nds and triplets of 16ths fall on it."""
 IOI_LONGEST = 4.0
 """Longer intervals, in beats, share the last bin."""
 SMOOTHING = 1e-3
@@ -97,7 +97,15 @@ def kl_divergence(p: Array, q: Array, smoothing: float = SMOOTHING) -> float:
 
 def kl_divergence_any_key(p: Array, q: Array, smoothing: float = SMOOTHING) -> float:
     """The smallest divergence over the 12 transpositions of q: mode and colour without the key."""
-    return min(kl_divergence(p, np.roll(q, shift), smoothing) for shift in range(12))
+    p, q = np.asarray(p, np.float64) + smoothing, np.asarray(q, np.float64) + smoothing
+    if smoothing <= 0 or p.shape != (12,) or q.shape != (12,):  # empty bins need the careful way
+        return min(kl_divergence(p, np.roll(q, s), 0.0) for s in range(len(q)))
+    p, q = p / p.sum(), q / q.sum()
+    return float(p @ np.log2(p) - (np.log2(q)[_ROLLED] @ p).max())
+
+
+_ROLLED = (np.arange(12)[None] - np.arange(12)[:, None]) % 12
+"""Bins of a histogram moved up by 0 … 11."""
 
 
 def tonal_centroid(histogram: Array) -> Array:

@@ -19,6 +19,7 @@ from scipy import stats
 
 from residual_audio.errors import InputError
 from residual_audio.metrics.bootstrap import percentile_interval, resample_counts
+from residual_audio.metrics.few_groups import FEW, cluster_t, clustered_share, expanded_tail
 
 Array = npt.NDArray[Any]
 Groups = Sequence[Any] | Array | None
@@ -31,7 +32,7 @@ _CHUNK = 4_000_000  # counts held at once
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of two paired means: a − b, its 95% interval, and a two-sided bootstrap p."""
+    """Of two paired means: a − b, its 95% interval, and the two-sided p of flipped signs."""
 
     value: float
     low: float
@@ -80,15 +81,17 @@ def interval(
 ) -> tuple[Any, Any]:
     """Percentile interval of a statistic of counts; NaN where there are fewer than two groups.
 
+    With few groups more of the tails is kept, so that it is as wide as Student's t would be.
     `centre` is the statistic of the sample itself: the interval is moved by what resampling alone
     moved the median (a draw with replacement has ties, which raise average precision and
     calibration error).
     """
-    if n_groups(n, groups) < 2:
+    independent = n_groups(n, groups)
+    if independent < 2:
         sample = np.asarray(statistic(np.ones((1, n))))[0]
         return np.full_like(sample, np.nan, dtype=float), np.full_like(sample, np.nan, dtype=float)
     values = bootstrap_counts(statistic, n, groups=groups, seed=seed, n_resamples=n_resamples)
-    low, high = percentile_interval(values, level)
+    low, high = percentile_interval(values, 1 - 2 * expanded_tail(independent, level))
     if centre is None:
         return low, high
     bias = np.nanmedian(values, axis=0) - centre
@@ -104,16 +107,21 @@ def mean_interval(
     level: float = 0.95,
     shares: bool = True,
 ) -> tuple[float, float]:
-    """Interval of a mean. Where every value is 0 or every one is 1, the bootstrap has no width:
-    Wilson's interval on the number of groups is given instead, unless the values are no `shares`
-    of anything (four pieces of one voice each have a mean polyphony of 1, not of 0.51 to 1)."""
+    """Interval of a mean. Below `few_groups.FEW` groups it is Student's t over groups, and Wilson's
+    for values of 0 and 1. Where every one of many is 0 or 1, the bootstrap has no width: Wilson's
+    interval on the number of groups is given, unless the values are no `shares` of anything (four
+    pieces of one voice each have a mean polyphony of 1, not of 0.51 to 1)."""
     values = np.asarray(values, dtype=np.float64)
     values, groups = _known(values, groups)
-    if n_groups(len(values), groups) < 2:
+    independent = n_groups(len(values), groups)
+    if independent < 2:
         return math.nan, math.nan
-    if shares and np.isin(values, (0.0, 1.0)).all() and values.min() == values.max():
-        n = n_groups(len(values), groups)
-        return wilson(round(n * values[0]), n, level)
+    counted = shares and bool(np.isin(values, (0.0, 1.0)).all())
+    if counted and (independent < FEW or np.ptp(values) == 0):
+        return clustered_share(values, groups, level)
+    if independent < FEW:
+        low, high = cluster_t(values, groups, level)
+        return float(low), float(high)
     low, high = interval(
         lambda counts: counts @ values / counts.sum(1),
         len(values),
@@ -148,9 +156,13 @@ def paired_difference(
     groups: Groups = None,
     seed: Seed = 0,
     n_resamples: int = 2000,
+    n_flips: int = 10_000,
     level: float = 0.95,
 ) -> Difference:
-    """Mean of a − b over the same items: the same draws serve both sides."""
+    """Mean of a − b over the same items: the same draws serve both sides.
+
+    p is that of `sign_flip`; below `few_groups.FEW` groups the interval is Student's t over groups.
+    """
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if a.shape != b.shape or a.ndim != 1:
         raise InputError(
@@ -160,17 +172,18 @@ def paired_difference(
     if n_groups(len(gap), groups) < 2:
         value = float(gap.mean()) if len(gap) else math.nan
         return Difference(value, math.nan, math.nan, math.nan, len(gap))
-    means = bootstrap_counts(
-        lambda counts: counts @ gap / counts.sum(1),
-        len(gap),
-        groups=groups,
-        seed=seed,
-        n_resamples=n_resamples,
-    )
-    low, high = percentile_interval(means, level)
-    # twice the share of resamples on the other side of 0; never 0 itself, as few were drawn
-    tail = min((means <= 0).sum(), (means >= 0).sum())
-    p = min(1.0, 2 * (tail + 1) / (n_resamples + 1))
+    if n_groups(len(gap), groups) < FEW:
+        low, high = cluster_t(gap, groups, level)
+    else:
+        low, high = interval(
+            lambda counts: counts @ gap / counts.sum(1),
+            len(gap),
+            groups=groups,
+            seed=seed,
+            n_resamples=n_resamples,
+            level=level,
+        )
+    p = sign_flip(gap, groups=groups, n_flips=n_flips, seed=seed)
     return Difference(float(gap.mean()), float(low), float(high), float(p), len(gap))
 
 
@@ -254,7 +267,8 @@ def sign_flip(
 
     Under the null the sum of a group is as likely with either sign: signs of whole groups are
     flipped, the same for every column; all 2^groups of them where these are no more than `n_flips`.
-    With fewer than two groups there is no p value.
+    With fewer than two groups there is no p value. A group without any change weighs nothing: three
+    changes in one direction have p = 2/8 among any number of clips.
     """
     values = np.asarray(values, dtype=np.float64)
     flat = np.nan_to_num(values.reshape(len(values), -1))
@@ -266,15 +280,19 @@ def sign_flip(
     )
     sums = np.zeros((n, flat.shape[1]))
     np.add.at(sums, member, flat)
-    exact = 2**n <= n_flips
-    if exact:
+    sums = sums[np.abs(sums).sum(1) > 0]
+    n = len(sums)
+    seen = np.abs(sums.sum(0)) * (1 - 1e-9)  # equal sums count as equal in any order of summation
+    if 2**n <= n_flips:
         signs = 1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
+        p = (np.abs(signs @ sums) >= seen).mean(0)
     else:
-        signs = np.random.default_rng(seed).choice([-1.0, 1.0], (n_flips, n))
-    seen = np.abs(sums.sum(0))
-    # equal sums must count as equal, whatever the order of summation
-    reached = (np.abs(signs @ sums) >= seen * (1 - 1e-9)).sum(0)
-    p = reached / len(signs) if exact else (reached + 1) / (n_flips + 1)
+        rng, reached = np.random.default_rng(seed), np.zeros(sums.shape[1])
+        step = max(1, _CHUNK // n)
+        for start in range(0, n_flips, step):
+            signs = rng.choice([-1.0, 1.0], (min(step, n_flips - start), n))
+            reached += (np.abs(signs @ sums) >= seen).sum(0)
+        p = (reached + 1) / (n_flips + 1)
     p = np.where(np.abs(sums).sum(0) > 0, p, 1.0)
     return p.reshape(values.shape[1:])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -135,7 +137,9 @@ def test_gains_find_what_the_loud_head_hides(compared):
     best = found["heads-0"]
     assert best["top1"] > found[REFERENCE]["top1"] + 0.2
     assert best["gain_low"] > 0
-    assert best["gap_closed"] > 0.5
+    # so few clips do not show that the probe is better than zero-shot: no share of that gap
+    assert math.isnan(best["gap_closed"]) or best["gap_closed"] > 0.5
+    assert best["p"] <= best["q"] <= 1
     assert found[REFERENCE]["gain"] == 0
     assert found[REFERENCE]["parameters"] == 0
     assert best["parameters"] == 3 * 6 + 3

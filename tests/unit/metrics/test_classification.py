@@ -11,6 +11,7 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 from residual_audio.errors import InputError
 from residual_audio.metrics import classification as c
 from residual_audio.metrics.bootstrap import resample_counts
+from residual_audio.metrics.calibration import expected_calibration_error
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_calibration_equals_torchmetrics(scored: tuple[np.ndarray, np.ndarray]) 
     expected = multiclass_calibration_error(
         torch.tensor(p), torch.tensor(labels), num_classes=6, n_bins=15
     )
-    assert c.expected_calibration_error(p, labels)[0] == pytest.approx(float(expected), abs=1e-6)
+    assert expected_calibration_error(p, labels)[0] == pytest.approx(float(expected), abs=1e-6)
 
 
 def test_confusion_and_per_class(scored: tuple[np.ndarray, np.ndarray]) -> None:

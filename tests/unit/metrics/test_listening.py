@@ -92,12 +92,27 @@ def test_screening_by_bs1534() -> None:
     ratings[:, :, 0] = 100
     ratings[1, :3, 0] = 89  # 15%: allowed
     ratings[2, :4, 0] = 89  # 20%: out
-    out, share = m.screen(ratings, 0)
-    np.testing.assert_array_equal(out, [False, False, True])
-    np.testing.assert_allclose(share, [0, 0.15, 0.2])
+    found = m.screen(ratings, 0)
+    np.testing.assert_array_equal(found.out, [False, False, True])
+    np.testing.assert_allclose(found.missed_reference, [0, 0.15, 0.2])
+    assert np.isnan(found.unheard_anchor).all()
     # on a scale of 1 to 5 the threshold is 1 + 0.9 × 4 = 4.6
-    out, _ = m.screen(np.array([[[5.0]], [[4.0]]]), 0, low=1, high=5)
-    np.testing.assert_array_equal(out, [False, True])
+    found = m.screen(np.array([[[5.0]], [[4.0]]]), 0, low=1, high=5)
+    np.testing.assert_array_equal(found.out, [False, True])
+
+
+def test_screening_by_the_mid_anchor_and_its_exception() -> None:
+    ratings = np.full((8, 20, 2), 50.0)
+    ratings[:, :, 0] = 100
+    ratings[1, :3, 1] = 91  # 15%: allowed
+    ratings[2, :4, 1] = 91  # 20%: out
+    ratings[3:6, 10:14, 1] = 95  # three of eight listeners: these trials were hardly filtered
+    found = m.screen(ratings, 0, mid_anchor=1)
+    # trial 0 to 2 have two of eight above 90, which is not more than 25%
+    assert np.flatnonzero(found.excused).tolist() == [10, 11, 12, 13]
+    assert np.flatnonzero(found.out).tolist() == [1, 2]  # 3 and 4 of the 16 trials that count
+    np.testing.assert_allclose(found.unheard_anchor[:4], [0, 3 / 16, 4 / 16, 0])
+    assert not m.screen(ratings, 0).out.any()
 
 
 def test_bad_input() -> None:
