@@ -93,5 +93,6 @@ def test_a_folder_that_vanishes_is_no_second_error(tmp_path: Path) -> None:
     folder.mkdir()
     with writing(folder):
         folder.rename(tmp_path / "y")
+    assert not folder.exists()
     with writing(tmp_path / "y"):
-        pass
+        assert (tmp_path / "y" / NAME).exists()

@@ -3,55 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from extracting import digests, run
 from tiny_model import tiny_model
 
 import residual_audio as ra
 from residual_audio.data.registry import load_dataset
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import AudioError, DatasetError, InputError, ModelError, StoreError
-from residual_audio.extraction.extraction import extract as extract_store
-from residual_audio.models import native
 from residual_audio.models.registry import NANO
 from residual_audio.passes.sources import reason
 from residual_audio.progress import Progress
 from residual_audio.store import lock
 from residual_audio.store.verify import verify_store
 from residual_audio.types import Clip
-
-
-@pytest.fixture(scope="module")
-def model():
-    return tiny_model()
-
-
-@pytest.fixture(scope="module")
-def dataset():
-    return load_dataset("synthetic", n_clips=22, duration_s=1.0)
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("model") / "tiny"
-    native.save(tiny_model(text=False), folder)
-    return folder
-
-
-def run(model, dataset, out, **options):
-    return extract_store(model, dataset, out, **{"device": "cpu", "shard_size": 6, **options})
-
-
-def digests(out: Path) -> dict[str, str]:
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in (out / "store").iterdir()
-        if path.name != "manifest.json"  # it holds the time
-    }
 
 
 class Stopped(BaseException):

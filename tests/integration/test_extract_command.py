@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import shutil
@@ -17,51 +16,20 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from tiny_model import SPEC, tiny_model
+from extracting import run
+from tiny_model import SPEC
 from typer.testing import CliRunner
 
 from residual_audio.audio.frontend import LogMel
 from residual_audio.capture.recorder import Recorder
 from residual_audio.cli.app import build
-from residual_audio.data.registry import load_dataset
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError, StoreError
-from residual_audio.extraction.extraction import extract as extract_store
-from residual_audio.models import native
 from residual_audio.models.joint import Linear
 from residual_audio.models.vit import ViT, ViTConfig
 from residual_audio.store import lock
 from residual_audio.store.verify import verify_store
 from residual_audio.surface.model import Model
-
-
-@pytest.fixture(scope="module")
-def model():
-    return tiny_model()
-
-
-@pytest.fixture(scope="module")
-def dataset():
-    return load_dataset("synthetic", n_clips=22, duration_s=1.0)
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("model") / "tiny"
-    native.save(tiny_model(text=False), folder)
-    return folder
-
-
-def run(model, dataset, out, **options):
-    return extract_store(model, dataset, out, **{"device": "cpu", "shard_size": 6, **options})
-
-
-def digests(out: Path) -> dict[str, str]:
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in (out / "store").iterdir()
-        if path.name != "manifest.json"  # it holds the time
-    }
 
 
 def test_processes_write_the_same_store(tmp_path, model_folder, dataset) -> None:

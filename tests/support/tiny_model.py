@@ -7,29 +7,11 @@ import hashlib
 import torch
 from torch import Tensor, nn
 
-from residual_audio.audio.frontend import FrontEndSpec, LogMel
-from residual_audio.models.htsat import HTSAT, HTSATConfig
+from residual_audio.audio.frontend import LogMel
+from residual_audio.benchmarks.small_model import CONFIG, SPEC
+from residual_audio.models.htsat import HTSAT
 from residual_audio.models.joint import MLP, JointHead
 from residual_audio.surface.model import Model
-
-SPEC = FrontEndSpec(
-    sample_rate_hz=8000,
-    n_samples=8000,
-    n_fft=256,
-    hop_length=160,
-    n_mels=16,
-    f_min_hz=50,
-    f_max_hz=4000,
-)
-CONFIG = HTSATConfig(
-    embed_dim=8,
-    depths=(2, 1, 2, 1),
-    n_heads=(2, 4, 4, 8),
-    window=4,
-    spec_size=32,
-    patch=2,
-    n_mels=16,
-)
 
 
 class HashedText(nn.Module):

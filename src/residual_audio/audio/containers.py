@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import BinaryIO
 
 _CHUNKS_MAX = 10_000
 _W64_DATA = b"data\xf3\xac\xd3\x11\x8c\xd1\x00\xc0\x4f\x8e\xdb\x8a"
 _NO_SAMPLES = "is cut short: it ends before its samples begin"
+_NO_SIZE = "is damaged: a chunk has no size"
+
+
+@dataclass(frozen=True)
+class WalkEnd:
+    """The end of a walk through chunks: what is wrong, or None where all is well."""
+
+    problem: str | None
 
 
 def check_au(file: BinaryIO, n_bytes: int) -> str | None:
@@ -26,43 +36,45 @@ def check_au(file: BinaryIO, n_bytes: int) -> str | None:
 
 def check_caf(file: BinaryIO, n_bytes: int) -> str | None:
     """Core Audio: chunks with sizes; only that of the samples may be left open."""
-    at = 8
-    for _ in range(_CHUNKS_MAX):
-        if at >= n_bytes:
-            return _NO_SAMPLES
-        file.seek(at)
-        head = file.read(12)
-        if len(head) < 12:
-            return _NO_SAMPLES
+
+    def look(at: int, head: bytes) -> WalkEnd | int:
         name, size = struct.unpack(">4sq", head)
         if name == b"desc":
             rate_hz = struct.unpack(">d", file.read(8).rjust(8, b"\0"))[0]
             if not (math.isfinite(rate_hz) and rate_hz >= 1):
-                return f"says its sample rate is {rate_hz:g} Hz: its header is damaged"
+                return WalkEnd(f"says its sample rate is {rate_hz:g} Hz: its header is damaged")
         if name == b"data":
-            return None if size == -1 else _reaches(at + 12, size, n_bytes)
-        if size < 0:
-            return "is damaged: a chunk has no size"
-        at += 12 + size
-    return "is damaged: it has no samples among its first chunks"
+            return WalkEnd(None if size == -1 else _reaches(at + 12, size, n_bytes))
+        return WalkEnd(_NO_SIZE) if size < 0 else 12 + size
+
+    return _walk(file, n_bytes, 8, 12, look)
 
 
 def check_w64(file: BinaryIO, n_bytes: int) -> str | None:
     """Wave64: RIFF with names of 16 bytes and sizes of 8 that count their own header."""
-    at = 40
-    for _ in range(_CHUNKS_MAX):
-        if at >= n_bytes:
-            return _NO_SAMPLES
-        file.seek(at)
-        head = file.read(24)
-        if len(head) < 24:
-            return _NO_SAMPLES
+
+    def look(at: int, head: bytes) -> WalkEnd | int:
         size = int.from_bytes(head[16:24], "little")
         if head[:16] == _W64_DATA:
-            return _reaches(at + 24, size - 24, n_bytes)
-        if size < 24:
-            return "is damaged: a chunk has no size"
-        at += (size + 7) // 8 * 8
+            return WalkEnd(_reaches(at + 24, size - 24, n_bytes))
+        return WalkEnd(_NO_SIZE) if size < 24 else (size + 7) // 8 * 8
+
+    return _walk(file, n_bytes, 40, 24, look)
+
+
+def _walk(
+    file: BinaryIO, n_bytes: int, at: int, n_head: int, look: Callable[[int, bytes], WalkEnd | int]
+) -> str | None:
+    """From chunk to chunk until `look` has found something; else it says how far the next is."""
+    for _ in range(_CHUNKS_MAX):
+        file.seek(at)
+        head = file.read(n_head) if at < n_bytes else b""
+        if len(head) < n_head:
+            return _NO_SAMPLES
+        found = look(at, head)
+        if isinstance(found, WalkEnd):
+            return found.problem
+        at += found
     return "is damaged: it has no samples among its first chunks"
 
 

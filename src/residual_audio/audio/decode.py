@@ -63,13 +63,6 @@ def load_audio(
         return _collect(blocks, None if max_s is None else max(1, round(max_s * sample_rate_hz)))
 
 
-def read_audio(path: str | os.PathLike[str]) -> tuple[Samples, int]:
-    """Decode a file at its own rate: mono float32 [sample], and the rate in Hz."""
-    with ExitStack() as stack:
-        source = _open(Path(path), stack)
-        return _collect(source.blocks, None), source.rate_hz
-
-
 def resample(samples: npt.ArrayLike, from_hz: int, to_hz: int) -> Samples:
     """Band-limited resampling of a mono clip (soxr, high quality, the same every time)."""
     wave = np.ascontiguousarray(samples, dtype=np.float32)

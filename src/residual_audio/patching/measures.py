@@ -54,10 +54,3 @@ def digest_of(measure: Measure) -> str:
     for vectors in (measure.right, measure.wrong):
         digest.update(vectors.cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
-
-
-def check_measure(name: str) -> MeasureName:
-    for known in MEASURES:
-        if name == known:
-            return known
-    raise InputError(f"'{name}' is no measure: use {', '.join(MEASURES)}")

@@ -6,42 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_run import small_dataset, small_model
 
 from residual_audio.ablation.ablation import AblationSettings, ablate, find_units
 from residual_audio.ablation.head_metrics import head_metrics
 from residual_audio.ablation.interventions import interventions_on
-from residual_audio.data.base import Dataset
 from residual_audio.errors import InputError, ModelError
-from residual_audio.extraction.extraction import extract
-from residual_audio.models.clap import AudioTextModel
 from residual_audio.passes.kept import load_passes
 from residual_audio.passes.loop import Hearing
 from residual_audio.report.figures import draw_all
 from residual_audio.report.write import write_tables
-from residual_audio.store import Store
 from residual_audio.types import parse_unit, place_of
-
-
-@pytest.fixture(scope="module")
-def model() -> AudioTextModel:
-    return small_model()
-
-
-@pytest.fixture(scope="module")
-def dataset() -> Dataset:
-    return small_dataset()
-
-
-@pytest.fixture(scope="module")
-def store(model, dataset, tmp_path_factory) -> Store:
-    folder = tmp_path_factory.mktemp("run")
-    return extract(model, dataset, folder, capture="heads,blocks,direct", shard_size=16).store
-
-
-@pytest.fixture(scope="module")
-def passes(model, dataset, store):
-    return load_passes(model, dataset, list(store.clips["id"]), Hearing(), sha256="c" * 64)
 
 
 def test_another_model_or_data_set_is_refused(model, dataset, store):

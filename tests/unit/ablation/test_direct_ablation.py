@@ -5,37 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from direct_sources import two_stages
-from torch import nn
 
 from residual_audio.ablation.curves import RemovalOrder, greedy_order_direct, removal_curve_direct
 from residual_audio.ablation.direct_effects import derangement, direct_ablation
 from residual_audio.ablation.pairs import interactions, pairs_of
-from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
 from residual_audio.types import Head, units_of
 
 N, D, CLASSES = 60, 12, 4
 LABELS = np.arange(N) % CLASSES
-
-
-@pytest.fixture(scope="module")
-def parts() -> Contributions:
-    return Contributions(two_stages(LABELS, D))
-
-
-@pytest.fixture(scope="module")
-def head() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(D, 16), nn.ReLU(), nn.Linear(16, 8)).requires_grad_(False)
-
-
-@pytest.fixture(scope="module")
-def judge() -> Judge:
-    classes = [f"c{i}" for i in range(CLASSES)]
-    texts = np.random.default_rng(3).normal(size=(CLASSES, 8))
-    return Judge.for_labels([classes[i] for i in LABELS], classes, texts, scale=10.0)
 
 
 @pytest.mark.parametrize("mode", ["zero", "mean", "resample"])

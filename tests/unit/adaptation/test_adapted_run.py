@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from small_run import small_dataset, small_model
 
 from residual_audio.adaptation.adapted import WHOLE, AdaptSettings, adapt, fit_whole
 from residual_audio.adaptation.divisions import Division, folds_of, splits_of
@@ -16,38 +15,11 @@ from residual_audio.adaptation.methods.residual import NETWORK, ResiDual
 from residual_audio.adaptation.problem import problem_of
 from residual_audio.adaptation.smaller import retain_and_prune
 from residual_audio.adaptation.transfer import transfer
-from residual_audio.data.base import Dataset
 from residual_audio.errors import InputError
-from residual_audio.extraction.extraction import extract
 from residual_audio.judge.of_store import class_judge
-from residual_audio.models.clap import AudioTextModel
-from residual_audio.passes.kept import load_passes
-from residual_audio.passes.loop import Hearing
 from residual_audio.report.figures import draw_all
 from residual_audio.report.write import write_tables
 from residual_audio.results import result_name
-from residual_audio.store import Store
-
-
-@pytest.fixture(scope="module")
-def model() -> AudioTextModel:
-    return small_model()
-
-
-@pytest.fixture(scope="module")
-def dataset() -> Dataset:
-    return small_dataset()
-
-
-@pytest.fixture(scope="module")
-def store(model, dataset, tmp_path_factory) -> Store:
-    folder = tmp_path_factory.mktemp("run")
-    return extract(model, dataset, folder, capture="heads,blocks,direct", shard_size=16).store
-
-
-@pytest.fixture(scope="module")
-def passes(model, dataset, store):
-    return load_passes(model, dataset, list(store.clips["id"]), Hearing(), sha256="c" * 64)
 
 
 def test_adaptation_of_a_run_and_its_figures(store, tmp_path):

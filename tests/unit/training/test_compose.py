@@ -1,124 +1,23 @@
-"""Teaching composition: exchanged captions are negatives, and nothing blurs what is asked."""
+"""Teaching composition: the stage as a whole, and what a step sees."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from compose_recipe import PAIRS, STEPS, run, state, task_of, tiny_recipe, trained
 from torch import Tensor
 
 from residual_audio.errors import InputError, StoreError
 from residual_audio.models.weights import read_safetensors
-from residual_audio.training.compose_stage import ComposeTask, load_tower_of, weights_of
+from residual_audio.training.compose_stage import weights_of
 from residual_audio.training.composition_stages import beginning
 from residual_audio.training.line_log import LineLog
-from residual_audio.training.losses import at_most, centroid, exchanged, spread
 from residual_audio.training.pair_data import PairBatches, load_pairs
-from residual_audio.training.recipe import Recipe, load_recipe
-from residual_audio.training.training import run_training
-from residual_audio.training.training_clips import front_end_spec, load_clips
-
-STEPS = 6
-PAIRS = [
-    {"dataset": "synthetic", "options": {"n_clips": 8, "kind": "order", "seed": 2}},
-    {"dataset": "synthetic", "options": {"n_clips": 8, "kind": "attribute", "seed": 3}},
-]
-
-
-def tiny_recipe(**compose: Any) -> Recipe:
-    """An HTS-AT of a few thousand weights on a few synthetic clips and pairs."""
-    optimisation = {
-        "steps": STEPS,
-        "batch_size": 4,
-        "lr": 5e-3,
-        "ema": 0.5,
-        "checkpoint_every": 3,
-        "precision": "float32",
-    }
-    audio = {
-        "encoder": {
-            "embed_dim": 8,
-            "depths": [1, 1],
-            "n_heads": [2, 2],
-            "window": 4,
-            "spec_size": 64,
-            "n_mels": 64,
-        },
-        "front_end": "tiny",
-        "d_hidden": 16,
-        "data": [{"dataset": "synthetic", "options": {"n_clips": 8, "classes": "drum,rain"}}],
-        "track": {"every": 3, "n_clips": 8},
-        "optimisation": optimisation | {"steps": 2},
-    }
-    text = {"vocabulary": 300, "width": 16, "depth": 1, "n_heads": 2, "d_out": 8}
-    stage = {
-        "data": PAIRS,
-        "validation": PAIRS[:1],
-        "items": 3,
-        "optimisation": optimisation,
-    }
-    return Recipe.model_validate(
-        {"name": "tiny", "seed": 3, "text": text, "audio": audio, "compose": stage | compose}
-    )
-
-
-@pytest.fixture(autouse=True)
-def _small_and_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A front-end of 65 frames, and one thread, whatever the machine has."""
-    from residual_audio.audio import specs
-
-    tiny = replace(specs.NANO, n_samples=32_000, hop_length=512)
-    monkeypatch.setattr(specs, "TINY", tiny, raising=False)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-    torch.use_deterministic_algorithms(False)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("whole")
-
-
-def run(recipe: Recipe, out: Path, stage: str = "all", stop_after: int | None = None) -> Path:
-    return run_training(
-        recipe, Path(), out, torch.device("cpu"), stage=stage, stop_after=stop_after
-    )
-
-
-def trained(out: Path) -> Path:
-    """The uninterrupted run, made once."""
-    if not (out / "model").is_dir():
-        assert run(tiny_recipe(), out).name == "model"
-    return out
-
-
-def task_of(recipe: Recipe, out: Path) -> ComposeTask:
-    assert recipe.compose is not None
-    clips = load_clips(recipe.audio, Path(), out / "cache", recipe.seed)
-    pairs = load_pairs(
-        recipe.compose.data,
-        front_end_spec(recipe.audio),
-        Path(),
-        out / "cache",
-        told=recipe.compose.told,
-    )
-    plain = out / "plain"
-    task = ComposeTask(recipe, recipe.compose, clips, pairs, None, load_tower_of(plain))
-    weights = weights_of(plain, task.module, clips)
-    task.start_from(weights, weights)
-    return task
-
-
-def state(out: Path) -> dict[str, Tensor]:
-    return read_safetensors(out / "compose" / "checkpoint.safetensors")
-
+from residual_audio.training.training_clips import front_end_spec
 
 # the stage
 
@@ -320,107 +219,3 @@ def test_the_control_hears_the_same_and_is_told_less(whole: Path) -> None:
     loss, parts = control.loss(0)
     assert parts["exchanged"] == 0
     assert math.isfinite(float(loss.detach()))
-
-
-# losses
-
-
-def unit(*shape: int, seed: int = 0) -> Tensor:
-    draw = torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-    return torch.nn.functional.normalize(draw, dim=-1)
-
-
-def test_exchanged_is_the_log_odds_of_all_four_comparisons() -> None:
-    audio, text = unit(1, 2, 4), unit(1, 2, 1, 4, seed=1)
-    s = (text[0, :, 0] @ audio[0].T).tolist()
-    pairs = [(s[0][0], s[1][0]), (s[1][1], s[0][1]), (s[0][0], s[0][1]), (s[1][1], s[1][0])]
-    expected = sum(math.log1p(math.exp(3 * (wrong - right))) for right, wrong in pairs) / 4
-    found = exchanged(audio, text, torch.tensor(3.0), torch.ones(1, 1, dtype=torch.bool))
-    assert float(found) == pytest.approx(expected, rel=1e-5)
-
-
-def test_exchanged_captions_and_clips_are_pushed_apart() -> None:
-    """Each caption gets a gradient from the clip it does not belong to, and the other way round."""
-    audio, text = unit(3, 2, 6).requires_grad_(), unit(3, 2, 2, 6, seed=1).requires_grad_()
-    told = torch.ones(3, 2, dtype=torch.bool)
-    told[2] = False
-    exchanged(audio, text, torch.tensor(5.0), told).backward()
-    assert audio.grad is not None
-    assert text.grad is not None
-    with torch.no_grad():
-        before = torch.einsum("itkd,iad->itka", text, audio)
-        step = torch.einsum("itkd,iad->itka", text - text.grad, audio - audio.grad)
-    away = (step - before)[:2]
-    wrong_falls = away[:, 0, :, 1] + away[:, 1, :, 0] < away[:, 0, :, 0] + away[:, 1, :, 1]
-    assert bool(wrong_falls.all())
-    assert not text.grad[2].any()  # the same caption for both: nothing to tell apart
-
-
-def test_spread_and_centroid_know_a_collapsed_cloud() -> None:
-    even, narrow = unit(64, 8), torch.nn.functional.normalize(unit(64, 8) + 5, dim=-1)
-    assert spread(even) < spread(narrow)
-    assert centroid(even) < 0.1 < centroid(narrow)
-    assert float(centroid(torch.cat([even, -even]))) == pytest.approx(0, abs=1e-6)
-
-
-def test_spread_and_centroid_are_in_the_loss_when_asked_for(whole: Path) -> None:
-    trained(whole)
-    task = task_of(tiny_recipe(spread_weight=0.1, centroid_weight=0.1), whole)
-    _, parts = task.loss(0)
-    assert {"spread", "centroid"} <= parts.keys()
-
-
-def test_a_temperature_beyond_its_limit_comes_back() -> None:
-    """Where a plain clamp has no gradient at all."""
-    for start, pull, moves in ((5.0, 1.0, True), (5.0, -1.0, False), (1.0, -1.0, True)):
-        log_scale = torch.nn.Parameter(torch.tensor(start))
-        scale = at_most(log_scale.exp(), 100.0)
-        assert float(scale.detach()) == pytest.approx(min(math.exp(start), 100.0))
-        (pull * scale).backward()
-        assert (float(log_scale.grad or 0) != 0) is moves  # type: ignore[arg-type]
-
-
-def test_the_learner_uses_that_temperature(whole: Path) -> None:
-    trained(whole)
-    task = task_of(tiny_recipe(), whole)
-    with torch.no_grad():
-        task.module.log_scale.fill_(6.0)
-    task.module.scale.backward()
-    assert task.module.log_scale.grad is not None
-    assert float(task.module.log_scale.grad) > 0
-
-
-# recipes
-
-
-def test_mistakes_in_a_recipe_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"compose\.data"):
-        load_recipe("nano", ["compose.data=[]"])
-    with pytest.raises(InputError, match=r"compose\.volume"):
-        load_recipe("nano", ["compose.volume=1"])
-    with pytest.raises(InputError, match="has no stage 'compose'"):
-        run(tiny_recipe().model_copy(update={"compose": None}), tmp_path, stage="compose")
-    with pytest.raises(InputError, match="to begin 'compose' with"):
-        run(tiny_recipe(), tmp_path, stage="compose")
-    with pytest.raises(InputError, match="no compositional pairs"):
-        load_pairs(
-            tiny_recipe(data=[{"dataset": "synthetic"}]).compose.data,  # type: ignore[union-attr]
-            front_end_spec(tiny_recipe().audio),
-            Path(),
-            tmp_path,
-        )
-
-
-def test_the_bundled_recipe_keeps_what_it_is_judged_on_out() -> None:
-    compose = load_recipe("nano").compose
-    assert compose is not None
-    assert compose.told
-    assert compose.spread_weight == compose.centroid_weight == 0
-    for part in compose.data:
-        assert part.options["class_pairs"] == "train"
-        if part.root is not None:
-            assert part.options["sources"] == "train"
-            assert 4 not in part.options["folds"]
-    for part in compose.validation:
-        assert part.options["class_pairs"] == "held-out"
-        assert 4 not in part.options.get("folds", [])

@@ -57,28 +57,6 @@ def tiny_recipe(**audio: object) -> Recipe:
     return Recipe.model_validate({"name": "tiny", "seed": 3, "text": text, "audio": base | audio})
 
 
-@pytest.fixture(autouse=True)
-def _small_and_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A front-end of 65 frames, and one thread, whatever the machine has."""
-    from dataclasses import replace
-
-    from residual_audio.audio import specs
-
-    tiny = replace(specs.NANO, n_samples=32_000, hop_length=512)
-    monkeypatch.setattr(specs, "TINY", tiny, raising=False)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-    torch.use_deterministic_algorithms(False)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for the uninterrupted run, shared by the tests that compare with it."""
-    return tmp_path_factory.mktemp("whole")
-
-
 def run(recipe: Recipe, out: Path, stop_after: int | None = None) -> Path:
     return run_training(recipe, Path(), out, torch.device("cpu"), stop_after=stop_after)
 

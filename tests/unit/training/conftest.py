@@ -1,0 +1,30 @@
+"""What every test of training begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _small_and_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A front-end of 65 frames, and one thread, whatever the machine has."""
+    from residual_audio.audio import specs
+
+    tiny = replace(specs.NANO, n_samples=32_000, hop_length=512)
+    monkeypatch.setattr(specs, "TINY", tiny, raising=False)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the uninterrupted run, shared by the tests that compare with it."""
+    return tmp_path_factory.mktemp("whole")
