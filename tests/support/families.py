@@ -49,7 +49,7 @@ def _parts(family: str) -> tuple[Encoder, JointHead]:
         return HTSAT(config), FrameCodebook(CONFIG.latent, 12, 24, CONFIG.spec_size // 16)
     shape = {
         "ast": {"n_special": 2, "pool": "special"},
-        "whisper": {"stem": "conv"},
+        "whisper": {"stem": "conv", "halve": True},
         "m2d": {"n_special": 1, "chunks": True},
     }[family]
     config = ViTConfig(

@@ -135,10 +135,15 @@ def scaled_attention(
     return probabilities @ v, probabilities if maps else None
 
 
-def normalise(norm: nn.LayerNorm, x: Tensor, stage: int, tap: Tap | None) -> Tensor:
-    """LayerNorm; a tap on `scale` also receives 1/σ of every token."""
+def normalise(
+    norm: nn.LayerNorm, x: Tensor, stage: int, tap: Tap | None, n_averaged: int = 1
+) -> Tensor:
+    """LayerNorm; a tap on `scale` also receives 1/σ of every token of the stream.
+
+    `n_averaged` tokens of the stream each were averaged into one of `x`: they share its σ.
+    """
     if tap is None or "scale" not in tap.points:
         return norm(x)
     out, _, scale = torch.native_layer_norm(x, [x.shape[-1]], norm.weight, norm.bias, norm.eps)
-    tap("scale", stage, scale[..., 0])
+    tap("scale", stage, scale[..., 0].repeat_interleave(n_averaged, 1))
     return out

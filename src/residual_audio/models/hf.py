@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from residual_audio.models.weights import (
     load_strict,
     read_pickle,
     read_safetensors,
+    safetensors_names,
     sha256_of,
 )
 
@@ -118,25 +120,43 @@ def _absent(ref: str, why: str) -> str:
     )
 
 
-def read_folder_weights(folder: Path) -> tuple[StateDict, str]:
-    """Tensors of a transformers folder (single, sharded or .bin) and the sha256 of their files."""
+def read_folder_weights(folder: Path, prefixes: tuple[str, ...] = ("",)) -> tuple[StateDict, str]:
+    """Tensors of a transformers folder (single, sharded or .bin) and the sha256 of their files.
+
+    Of a model that is a part of a larger one, only the tensors below the first of `prefixes` that
+    is there, the prefix taken off; files without any of them are not read.
+    """
     index = folder / "model.safetensors.index.json"
     if (folder / "model.safetensors").is_file():
-        files = [folder / "model.safetensors"]
+        names = safetensors_names(folder / "model.safetensors")
+        placed = dict.fromkeys(names, "model.safetensors")
     elif index.is_file():
-        names = sorted(set(read_model_json(index)["weight_map"].values()))
-        if any(Path(name).name != name for name in names):
+        placed = read_model_json(index)["weight_map"]
+        if any(Path(name).name != name for name in placed.values()):
             raise ModelError(f"'{index}' names a file outside its folder; it was not read")
-        files = [folder / name for name in names]
     elif (folder / "pytorch_model.bin").is_file():
         path = folder / "pytorch_model.bin"
-        return read_pickle(path), sha256_of(path)
+        state = read_pickle(path)
+        return below(state, _first_prefix(state, prefixes)), sha256_of(path)
     else:
         raise ModelError(f"'{folder}' has no model.safetensors (nor shards, nor pytorch_model.bin)")
-    state: StateDict = {}
+    prefix = _first_prefix(placed, prefixes)
+    files = [
+        folder / name
+        for name in sorted({name for key, name in placed.items() if key.startswith(prefix)})
+    ]
+    found: StateDict = {}
     for file in files:
-        state.update(read_safetensors(file))
-    return state, sha256_of(*files)
+        found.update(below(read_safetensors(file, prefix), prefix))
+    return found, sha256_of(*files)
+
+
+def _first_prefix(names: Iterable[str], prefixes: tuple[str, ...]) -> str:
+    known = list(names)
+    for prefix in prefixes:
+        if any(name.startswith(prefix) for name in known):
+            return prefix
+    return prefixes[-1]
 
 
 def front_end_spec(folder: Path, fusion: bool) -> FrontEndSpec:

@@ -54,6 +54,8 @@ class ViTConfig:
     pool: Pool = "patches"
     chunks: bool = False
     """Read clips of any length; otherwise a clip has exactly `n_frames` frames."""
+    halve: bool = False
+    """Neighbouring tokens are averaged before the final norm (Whisper inside Qwen2-Audio)."""
 
     def __post_init__(self) -> None:
         if self.width % self.n_heads:
@@ -65,6 +67,8 @@ class ViTConfig:
             )
         if self.pool == "special" and not self.n_special:
             raise InputError("ViT: no special tokens to pool over")
+        if self.halve and (self.stem != "conv" or self.layout.full % 2 or self.n_special):
+            raise InputError("ViT: only an even number of positions in time can be halved")
 
     @property
     def layout(self) -> TokenLayout:
@@ -253,10 +257,15 @@ class ViT(Encoder):
             x = block(x, self._sites[2 * index], self._sites[2 * index + 1], tap, edit)
         if tap is not None and "end" in tap.points:
             tap("end", 0, x)
-        x = normalise(self.norm, x, 0, tap)
+        x = self._final_norm(x, tap)
         latent = self.layout.pooled(x, self.config.pool).mean(1).flatten(1)
         special = self.layout.special(x) if self.config.n_special else None
         return Encoded(latent, self.layout.patches(x), special=special)
+
+    def _final_norm(self, x: Tensor, tap: Tap | None) -> Tensor:
+        if not self.config.halve:
+            return normalise(self.norm, x, 0, tap)
+        return normalise(self.norm, x.unflatten(1, (-1, 2)).mean(2), 0, tap, n_averaged=2)
 
     def forward(self, features: Features) -> Tensor:
         return self.encode(features).latent

@@ -38,12 +38,24 @@ def require_file(path: str | Path, what: str) -> Path:
     return path
 
 
-def read_safetensors(path: Path) -> StateDict:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+def read_safetensors(path: Path, prefix: str = "") -> StateDict:
+    """The tensors whose names begin with `prefix`; others are not read from the disk."""
+    from safetensors import SafetensorError, safe_open
 
     try:
-        return load_file(path)
+        with safe_open(path, framework="pt") as file:
+            return {key: file.get_tensor(key) for key in file.keys() if key.startswith(prefix)}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"'{path}' is not a readable safetensors file: {error}") from error
+
+
+def safetensors_names(path: Path) -> list[str]:
+    """Names of the tensors in a file, whose values are not read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return list(file.keys())
     except (SafetensorError, OSError) as error:
         raise ModelError(f"'{path}' is not a readable safetensors file: {error}") from error
 

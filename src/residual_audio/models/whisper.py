@@ -1,8 +1,9 @@
-"""Whisper folders of transformers: the encoder alone, its latent the mean over all positions."""
+"""Whisper's encoder alone, its latent the mean over all positions: folders of transformers, files
+of OpenAI, and the audio language models that are built on it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,47 +16,65 @@ from residual_audio.models.frontends import build_front_end
 from residual_audio.models.hf import find_folder, read_folder_weights
 from residual_audio.models.joint import Identity
 from residual_audio.models.vit import ViT, ViTConfig
-from residual_audio.models.vit_names import read_blocks
-from residual_audio.models.weights import StateDict, load_strict
+from residual_audio.models.weights import below, read_pickle, sha256_of
+from residual_audio.models.whisper_names import OPENAI, TRANSFORMERS, read_encoder
 
-_QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-_BLOCK = {
-    "self_attn_layer_norm": "norm1",
-    "self_attn.out_proj": "proj",
-    "final_layer_norm": "norm2",
-    "fc1": "fc1",
-    "fc2": "fc2",
+_SIZES = {
+    "d_model": "hidden_size",
+    "encoder_layers": "num_hidden_layers",
+    "encoder_attention_heads": "num_attention_heads",
+    "encoder_ffn_dim": "intermediate_size",
 }
-_OTHER = {
-    "conv1.": "stem.conv1.",
-    "conv2.": "stem.conv2.",
-    "embed_positions.weight": "positions",
-    "layer_norm.": "norm.",
+"""Width, depth, heads and MLP in a config.json: Whisper's names and those of Audio Flamingo."""
+_DIMS = ("n_mels", "n_audio_ctx", "n_audio_state", "n_audio_head", "n_audio_layer")
+
+
+@dataclass(frozen=True)
+class Host:
+    """A model of transformers that holds Whisper's encoder."""
+
+    config: str | None
+    """Where in config.json the encoder's is; None for the top."""
+    prefixes: tuple[str, ...]
+    """Where its tensors are; the first that is there counts."""
+    halve: bool = False
+    """Neighbouring positions are averaged before the final norm."""
+
+
+HOSTS = {
+    "whisper": Host(None, ("model.encoder.", "encoder.", "")),
+    "qwen2_audio": Host("audio_config", ("model.audio_tower.", "audio_tower."), halve=True),
+    "qwen2_audio_encoder": Host(None, ("audio_tower.", ""), halve=True),
+    "audioflamingo3": Host("audio_config", ("model.audio_tower.", "audio_tower."), halve=True),
+    "audioflamingo3_encoder": Host(None, ("audio_tower.", ""), halve=True),
+    "musicflamingo": Host("audio_config", ("model.audio_tower.", "audio_tower."), halve=True),
 }
-_SIZES = ("d_model", "encoder_layers", "encoder_attention_heads", "encoder_ffn_dim")
-_IGNORED = ("decoder.", "proj_out.", "projector.", "classifier.", "layer_weights")
-"""Decoder and the heads of fine-tuned classifiers."""
+"""By the `model_type` of a folder."""
 
 
 def load(ref: str) -> AudioTextModel:
-    """`ref` is a folder or a repository id such as `openai/whisper-tiny`."""
+    """`ref` is a folder, a repository id such as `openai/whisper-tiny`, or OpenAI's own `.pt`."""
+    path = Path(ref).expanduser()
+    if path.is_file() or path.suffix in (".pt", ".pth"):
+        return _load_file(path, ref)
     folder = find_folder(ref)
     config = read_model_json(folder / "config.json")
-    if config.get("model_type") != "whisper":
-        raise ModelError(f"'{ref}' is a '{config.get('model_type')}' model, not Whisper")
-    if config.get("activation_function", "gelu") != "gelu":
+    host = HOSTS.get(str(config.get("model_type")))
+    if host is None:
         raise ModelError(
-            f"'{ref}' has the activation '{config['activation_function']}'; only gelu is known"
+            f"'{ref}' is a '{config.get('model_type')}' model, not Whisper; models known to hold "
+            f"its encoder: {', '.join(HOSTS)}"
         )
-    missing = [key for key in _SIZES if key not in config]
-    if missing:
-        raise ModelError(f"'{folder / 'config.json'}' lacks {', '.join(missing)}")
-    tensors, sha256 = read_folder_weights(folder)
-    encoder = _encoder(tensors, config, f"'{ref}'")
+    inner = config if host.config is None else config.get(host.config)
+    encoder, sha256 = _from_folder(folder, host, inner, ref)
+    return _model(ref, encoder, front_end_spec(folder, encoder.config), sha256)
+
+
+def _model(ref: str, encoder: ViT, spec: FrontEndSpec, sha256: str) -> AudioTextModel:
     return AudioTextModel(
         name=f"whisper:{ref}",
         family="whisper",
-        front_end=build_front_end(front_end_spec(folder, encoder.config)),
+        front_end=build_front_end(spec),
         encoder=encoder,
         head=Identity(encoder.config.latent),
         text=None,
@@ -64,33 +83,51 @@ def load(ref: str) -> AudioTextModel:
     )
 
 
-def _encoder(tensors: StateDict, config: dict[str, Any], where: str) -> ViT:
-    state: StateDict = {}
-    for key, value in tensors.items():
-        name = key.removeprefix("model.")
-        if not name.startswith(_IGNORED):
-            state[name.removeprefix("encoder.")] = value
-    # Whisper's keys have no bias: it would shift all scores of a query alike.
-    state = read_blocks(state, "layers.", _BLOCK, _QKV, where, without_bias=_QKV[1:2])
-    for theirs, ours in _OTHER.items():
-        for key in [key for key in state if key.startswith(theirs)]:
-            state[ours + key.removeprefix(theirs)] = state.pop(key)
-    encoder = ViT(
-        ViTConfig(
-            width=int(config["d_model"]),
-            depth=int(config["encoder_layers"]),
-            n_heads=int(config["encoder_attention_heads"]),
-            hidden=int(config["encoder_ffn_dim"]),
-            n_mels=int(config.get("num_mel_bins", 80)),
-            n_frames=2 * int(config.get("max_source_positions", 1500)),
-            norm_eps=1e-5,
-            stem="conv",
-            patch=(1, 1),
-            stride=(1, 1),
+def _from_folder(folder: Path, host: Host, config: Any, ref: str) -> tuple[ViT, str]:
+    if not isinstance(config, dict):
+        raise ModelError(f"'{folder / 'config.json'}' has no {host.config}")
+    if config.get("activation_function", "gelu") != "gelu":
+        raise ModelError(
+            f"'{ref}' has the activation '{config['activation_function']}'; only gelu is known"
         )
-    )
-    load_strict(encoder, state, where)
-    return encoder
+    sizes = {key: config.get(key, config.get(other)) for key, other in _SIZES.items()}
+    missing = [key for key, value in sizes.items() if not isinstance(value, int)]
+    if missing:
+        raise ModelError(f"'{folder / 'config.json'}' lacks {', '.join(missing)}")
+    tensors, sha256 = read_folder_weights(folder, host.prefixes)
+    n_heads = sizes["encoder_attention_heads"]
+    encoder = read_encoder(tensors, TRANSFORMERS, n_heads, f"'{ref}'", halve=host.halve)
+    _check_sizes(encoder, list(sizes.values()), f"'{folder / 'config.json'}'")
+    return encoder, sha256
+
+
+def _load_file(path: Path, ref: str) -> AudioTextModel:
+    """OpenAI's checkpoint: `dims` and, under `model_state_dict`, the tensors."""
+    if not path.is_file():
+        raise ModelError(f"no file '{path}': a Whisper checkpoint of OpenAI was expected there")
+    found = read_pickle(path)
+    dims = found.get("dims") if isinstance(found, dict) else None
+    state = found.get("model_state_dict") if isinstance(found, dict) else None
+    if not isinstance(dims, dict) or not isinstance(state, dict):
+        raise ModelError(
+            f"'{path}' has no 'dims' and 'model_state_dict': it is no Whisper file of OpenAI"
+        )
+    missing = [key for key in _DIMS if not isinstance(dims.get(key), int)]
+    if missing:
+        raise ModelError(f"the 'dims' of '{path}' lack {', '.join(missing)}")
+    encoder = read_encoder(below(state, "encoder."), OPENAI, dims["n_audio_head"], f"'{path}'")
+    width, depth = dims["n_audio_state"], dims["n_audio_layer"]
+    _check_sizes(encoder, [width, depth, dims["n_audio_head"], 4 * width], f"'{path}'")
+    spec = replace(specs.WHISPER, n_mels=encoder.config.n_mels)
+    return _model(ref, encoder, spec, sha256_of(path))
+
+
+def _check_sizes(encoder: ViT, said: list[int], where: str) -> None:
+    """Width, depth, heads and MLP as the file says, or it is not about these tensors."""
+    config = encoder.config
+    held = [config.width, config.depth, config.n_heads, config.hidden]
+    if held != said:
+        raise ModelError(f"{where} says width, depth, heads and MLP {said}, its tensors {held}")
 
 
 def front_end_spec(folder: Path, encoder: ViTConfig) -> FrontEndSpec:
