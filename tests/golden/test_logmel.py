@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from golden_cases import discover, family_of
 from safetensors.numpy import load_file
 
 from residual_audio.audio import specs
@@ -32,33 +32,21 @@ SPEC_OF_FAMILY = {
 }
 
 
-def golden_dir() -> Path:
-    default = Path(__file__).resolve().parents[2].parent / "shared" / "reference" / "golden"
-    return Path(os.environ.get("RESIDUAL_AUDIO_GOLDEN", default))
-
-
-def families() -> list[str]:
-    folder = golden_dir()
-    if not folder.is_dir():
-        return []
-    return sorted(p.name for p in folder.iterdir() if (p / "io.safetensors").is_file())
-
-
-@pytest.fixture(params=families() or ["absent"])
-def family(request) -> str:
-    if request.param == "absent":
+@pytest.fixture(
+    params=discover(SPEC_OF_FAMILY.__contains__) or [None], ids=lambda p: p.name if p else "absent"
+)
+def folder(request) -> Path:
+    if request.param is None:
         pytest.skip("the golden tensors 'shared/reference/golden' are not beside the project")
     return request.param
 
 
-def read(family: str) -> tuple[FrontEndSpec, dict, dict[str, np.ndarray], list[np.ndarray]]:
-    folder = golden_dir() / family
+def read(folder: Path) -> tuple[FrontEndSpec, dict, dict[str, np.ndarray], list[np.ndarray]]:
     config = json.loads((folder / "config.json").read_text())
     io = load_file(folder / "io.safetensors")
     n_clips = sum(name.startswith("waveform.") for name in io)
     waves = [io[f"waveform.{i}"].astype(np.float32) / 32768 for i in range(n_clips)]
-    assert family in SPEC_OF_FAMILY, f"no front-end is known for the golden family '{family}'"
-    return SPEC_OF_FAMILY[family], config, io, waves
+    return SPEC_OF_FAMILY[family_of(folder)], config, io, waves
 
 
 def log_mel(spec: FrontEndSpec, wave: np.ndarray) -> np.ndarray:
@@ -78,8 +66,8 @@ def assert_close(spec: FrontEndSpec, ours: np.ndarray, theirs: np.ndarray) -> No
     assert worst <= TOLERANCE_DB, f"log-mels differ by {worst:.4f} dB"
 
 
-def test_spec_is_the_one_the_release_states(family):
-    spec, config, _, _ = read(family)
+def test_spec_is_the_one_the_release_states(folder):
+    spec, config, _, _ = read(folder)
     mel = config["mel"]
     assert config["sample_rate"] == spec.sample_rate_hz
     assert config["native_samples"] == spec.n_samples
@@ -95,8 +83,9 @@ def test_spec_is_the_one_the_release_states(family):
         assert mel.get(frames, 0) in (0, spec.count_frames(spec.n_samples))
 
 
-def test_log_mel(family):
-    spec, _, io, waves = read(family)
+def test_log_mel(folder):
+    family = family_of(folder)
+    spec, _, io, waves = read(folder)
     if family == "laion_fusion":
         assert_close(spec, log_mel(spec, waves[0]), io["logmel_short"])
     elif family == "ast":
@@ -115,9 +104,10 @@ def test_log_mel(family):
             assert_close(spec, log_mel(spec, wave), theirs)
 
 
-@pytest.mark.skipif("laion_fusion" not in families(), reason="no golden family laion_fusion")
-def test_fusion_of_a_long_clip():
-    spec, _, io, waves = read("laion_fusion")
+def test_fusion_of_a_long_clip(folder):
+    if family_of(folder) != "laion_fusion":
+        pytest.skip("only for fusion")
+    spec, _, io, waves = read(folder)
     whole = LogMel(spec)(torch.from_numpy(waves[1][None]))[0]
     theirs = io["mel_fusion_long"]
     ours = fuse(whole, theirs.shape[1], io["crop_start_frames"].tolist())
@@ -129,12 +119,12 @@ def test_fusion_of_a_long_clip():
     assert_close(spec, features[0, 3].numpy(), io["logmel_short"])
 
 
-def test_the_checkpoints_own_filters_are_the_specs(family):
-    spec, _, _, _ = read(family)
-    weights = load_file(golden_dir() / family / "weights.safetensors")
+def test_the_checkpoints_own_filters_are_the_specs(folder):
+    spec, _, _, _ = read(folder)
+    weights = load_file(folder / "weights.safetensors")
     stored = [value for name, value in weights.items() if name.endswith("melW")]
     if not stored:
-        pytest.skip(f"the weights of '{family}' hold no filter bank")
+        pytest.skip(f"the weights of '{folder.name}' hold no filter bank")
     if spec.fusion:
         # Fusion checkpoints still carry the bank of the unfused front-end, which they do not use.
         spec = specs.HF

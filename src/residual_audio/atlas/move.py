@@ -15,7 +15,7 @@ import numpy.typing as npt
 from residual_audio.atlas.clip_pages import Answers
 from residual_audio.atlas.components import ComponentsOfRun, HeadComponents
 from residual_audio.atlas.packed import floats, rows_of_integers
-from residual_audio.direct.joint_arrays import joint_of
+from residual_audio.direct.joint_arrays import Joint, joint_of
 from residual_audio.judge.of_store import rows_of
 from residual_audio.store import Store
 
@@ -29,6 +29,9 @@ PARAMETERS = {
     "identity": (),
     "linear": ("linear.weight", "linear.bias"),
     "mlp": ("linear1.weight", "linear1.bias", "linear2.weight", "linear2.bias"),
+    "gelu-mlp": ("linear1.weight", "linear1.bias", "linear2.weight", "linear2.bias"),
+    "unit-mlp": ("linear1.weight", "linear1.bias", "linear2.weight", "linear2.bias"),
+    "norm-linear": ("layer_norm.weight", "layer_norm.bias", "linear.weight"),
     "residual": ("linear1.weight", "linear2.weight", "layer_norm.weight", "layer_norm.bias"),
 }
 """What the joint head of each kind is made of; the page has its own forward of each."""
@@ -57,11 +60,17 @@ def base_piece(store: Store, answers: Answers, rows: Rows) -> dict[str, Any]:
         "latent": floats(latent),
         "joint": {
             "kind": joint.kind,
-            "parameters": {n: floats(joint.parameter(n)) for n in PARAMETERS[joint.kind]},
+            "parameters": {n: floats(joint.parameter(n)) for n in _parameters(joint)},
             "eps": dict(joint.norm_eps),
+            "gelu": bool(joint.config.get("gelu", False)),
         },
         "plane": {"mean": floats(mean), "axes": floats(axes[:2])},
     }
+
+
+def _parameters(joint: Joint) -> tuple[str, ...]:
+    first = ("first.weight", "first.bias") if joint.config.get("d_first") else ()
+    return first + PARAMETERS[joint.kind]
 
 
 def kept(one: HeadComponents, length: float) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -34,6 +34,8 @@ class Joint:
     """`linear1.weight` … → array."""
     norm_eps: Mapping[str, float]
     """`layer_norm` … → ε."""
+    config: Mapping[str, object] = field(default_factory=dict)
+    """What else shapes it."""
 
     def __call__(self, latent: FloatArray) -> FloatArray:
         """[n, latent] → [n, joint], not normalised."""
@@ -71,7 +73,7 @@ def joint_of(source: JointSource) -> Joint:
             "applied from a store: run the model instead"
         )
     eps = {name.removeprefix("joint/"): value for name, value in about["norm_eps"].items()}
-    return Joint(about["kind"], lambda name: source.operator(f"joint/{name}"), eps)
+    return Joint(about["kind"], lambda name: source.operator(f"joint/{name}"), eps, about["config"])
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,62 @@ def _gelu_slope(x: FloatArray) -> FloatArray:
     return 0.5 * (1.0 + _erf(x)) + x * np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
 
 
+def _gelu_mlp(joint: Joint, x: Array) -> Array:
+    return _gelu(_hidden(joint, x)) @ joint.weight("linear2").T + joint.bias("linear2")
+
+
+def _gelu_mlp_slope(joint: Joint, x: FloatArray) -> FloatArray:
+    slope = _gelu_slope(_hidden(joint, x)).mean(0)
+    first, second = (joint.weight(n).T.astype(np.float64) for n in ("linear1", "linear2"))
+    return (first * slope) @ second
+
+
+def _unit(joint: Joint, x: Array) -> tuple[Array, Array]:
+    """Points at unit length, after the first map where there is one, and their lengths [n, 1]."""
+    if joint.config["d_first"]:
+        x = x @ joint.weight("first").T + joint.bias("first")
+    length = np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
+    return x / length, length
+
+
+def _unit_mlp(joint: Joint, x: Array) -> Array:
+    unit, _ = _unit(joint, x)
+    return _gelu_mlp(joint, unit) if joint.config["gelu"] else _mlp(joint, unit)
+
+
+def _unit_mlp_slope(joint: Joint, x: FloatArray) -> FloatArray:
+    unit, length = _unit(joint, x)
+    hidden = _hidden(joint, unit)
+    slope = _gelu_slope(hidden) if joint.config["gelu"] else (hidden > 0).astype(np.float64)
+    first, second = (joint.weight(n).T.astype(np.float64) for n in ("linear1", "linear2"))
+    mean = np.zeros_like(first)
+    for u, r, s in zip(unit, length, slope, strict=True):
+        inner = first * s
+        mean += (inner - np.outer(u, u @ inner)) / r  # a change along the point changes nothing
+    mean = mean / len(x) @ second
+    return joint.weight("first").T.astype(np.float64) @ mean if joint.config["d_first"] else mean
+
+
+def _layer_norm(joint: Joint, x: Array) -> tuple[Array, Array]:
+    sigma = np.sqrt(x.var(-1, keepdims=True) + joint.norm_eps["layer_norm"])
+    return (x - x.mean(-1, keepdims=True)) / sigma, sigma
+
+
+def _norm_linear(joint: Joint, x: Array) -> Array:
+    normed, _ = _layer_norm(joint, x)
+    return (normed * joint.weight("layer_norm") + joint.bias("layer_norm")) @ joint.weight(
+        "linear"
+    ).T
+
+
+def _norm_linear_slope(joint: Joint, x: FloatArray) -> FloatArray:
+    normed, sigma = _layer_norm(joint, x)
+    d = x.shape[1]
+    scaled = normed / np.sqrt(sigma)
+    mean = (np.eye(d) - 1.0 / d) * (1 / sigma).mean() - scaled.T @ scaled / (d * len(x))
+    return (mean * joint.weight("layer_norm")) @ joint.weight("linear").T.astype(np.float64)
+
+
 def _normed(joint: Joint, e: Array) -> tuple[Array, Array]:
     """(y − mean) / σ of y = e + W₂ gelu(e), and σ [n, 1]."""
     y = e + _gelu(e) @ joint.weight("linear2").T
@@ -155,5 +213,8 @@ _FORMS = {
     "identity": _Form(_identity, _identity_slope),
     "linear": _Form(_linear, _linear_slope),
     "mlp": _Form(_mlp, _mlp_slope),
+    "gelu-mlp": _Form(_gelu_mlp, _gelu_mlp_slope),
+    "unit-mlp": _Form(_unit_mlp, _unit_mlp_slope),
+    "norm-linear": _Form(_norm_linear, _norm_linear_slope),
     "residual": _Form(_residual, _residual_slope),
 }

@@ -37,4 +37,4 @@ def joint_of_module(head: JointHead) -> Joint:
     if about is None:
         raise ModelError(f"the '{head.kind}' head does not read the pooled latent")
     eps = {name.removeprefix("joint/"): value for name, value in about["norm_eps"].items()}
-    return Joint(head.kind, lambda name: arrays[f"joint/{name}"], eps)
+    return Joint(head.kind, lambda name: arrays[f"joint/{name}"], eps, head.config)

@@ -22,11 +22,12 @@ FAMILIES = {
     for family in (
         Family("hf", "Hugging Face ClapModel", "repository id or folder", "hf"),
         Family("laion", "LAION-CLAP", "file.pt", "laion"),
+        Family("openclip", "open_clip CLAP", "folder, id or file[?config=file.json]", "openclip"),
         Family("msclap", "Microsoft CLAP 2023", "file.pth", "msclap"),
         Family("mga", "MGA-CLAP", "file.pt", "mga"),
         Family("m2d", "M2D-CLAP (ViT)", "folder or file.pth[?features=stacked]", "m2d"),
         Family("ast", "Audio Spectrogram Transformer, audio only", "folder or id", "ast"),
-        Family("whisper", "Whisper encoder, audio only", "folder or id", "whisper"),
+        Family("whisper", "Whisper encoder, audio only", "folder, id or file.pt", "whisper"),
         Family("htsat-tiny-random", "HTS-AT tiny, random weights", "seed", "random_htsat", False),
         Family(
             "whisper-tiny-random", "Whisper tiny, random weights", "seed", "random_whisper", False

@@ -72,6 +72,64 @@ class MLP(JointHead):
         return self.linear2(F.relu(self.linear1(latent)))
 
 
+class GELUMLP(JointHead):
+    """W₂ gelu(W₁ x + b₁) + b₂: open_clip, unless its config says ReLU."""
+
+    kind = "gelu-mlp"
+
+    def __init__(self, d_in: int, d_hidden: int, d_out: int) -> None:
+        super().__init__()
+        self.config = {"d_in": d_in, "d_hidden": d_hidden, "d_out": d_out}
+        self.linear1 = nn.Linear(d_in, d_hidden)
+        self.linear2 = nn.Linear(d_hidden, d_out)
+
+    def from_latent(self, latent: Tensor) -> Tensor:
+        return self.linear2(F.gelu(self.linear1(latent)))
+
+
+class UnitMLP(JointHead):
+    """The latent, through a linear map where `d_first` is its width, at unit length; then two
+    layers: open_clip's `pre_norm` and `training_head`."""
+
+    kind = "unit-mlp"
+
+    def __init__(
+        self, d_in: int, d_hidden: int, d_out: int, *, gelu: bool, d_first: int = 0
+    ) -> None:
+        super().__init__()
+        self.config = {
+            "d_in": d_in,
+            "d_hidden": d_hidden,
+            "d_out": d_out,
+            "gelu": gelu,
+            "d_first": d_first,
+        }
+        self.gelu = gelu
+        self.first = nn.Linear(d_in, d_first) if d_first else None
+        self.linear1 = nn.Linear(d_first or d_in, d_hidden)
+        self.linear2 = nn.Linear(d_hidden, d_out)
+
+    def from_latent(self, latent: Tensor) -> Tensor:
+        x = latent if self.first is None else self.first(latent)
+        hidden = self.linear1(F.normalize(x, dim=-1))
+        return self.linear2(F.gelu(hidden) if self.gelu else F.relu(hidden))
+
+
+class NormLinear(JointHead):
+    """W LayerNorm(x): PE-Audio."""
+
+    kind = "norm-linear"
+
+    def __init__(self, d_in: int, d_out: int, norm_eps: float = 1e-6) -> None:
+        super().__init__()
+        self.config = {"d_in": d_in, "d_out": d_out, "norm_eps": norm_eps}
+        self.layer_norm = nn.LayerNorm(d_in, eps=norm_eps)
+        self.linear = nn.Linear(d_in, d_out, bias=False)
+
+    def from_latent(self, latent: Tensor) -> Tensor:
+        return self.linear(self.layer_norm(latent))
+
+
 class ResidualMLP(JointHead):
     """e = W₁ x; LayerNorm(e + W₂ gelu(e)): Microsoft CLAP."""
 
@@ -181,5 +239,8 @@ class Semantic(JointHead):
 
 
 HEADS: dict[str, type[JointHead]] = {
-    head.kind: head for head in (Identity, Linear, MLP, ResidualMLP, FrameCodebook, Semantic)
-}
+    head.kind: head
+    for head in (
+        Identity, Linear, MLP, GELUMLP, UnitMLP, NormLinear, ResidualMLP, FrameCodebook, Semantic,
+    )
+}  # fmt: skip

@@ -25,6 +25,7 @@ from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import HEADS, JointHead
 from residual_audio.models.text import MissingText, TransformersText
+from residual_audio.models.text_clip import ClipText
 from residual_audio.models.text_small import SmallText
 from residual_audio.models.training_data import read_training_data, training_data_record
 from residual_audio.models.vit import ViT, ViTConfig
@@ -47,6 +48,7 @@ TEXTS: dict[str, Callable[[dict[str, Any], Path], nn.Module]] = {
     "transformers": TransformersText.from_config,
     "missing": MissingText.from_config,
     "small": SmallText.from_config,
+    "clip-text": ClipText.from_config,
 }
 
 

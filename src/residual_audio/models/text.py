@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from residual_audio.errors import InputError, ModelError
+from residual_audio.models.clip_vocabulary import FILE as CLIP_VOCABULARY
+from residual_audio.models.clip_vocabulary import read_vocabulary
 from residual_audio.models.hub import hub_reachable
 from residual_audio.models.joint import HEADS, Codebook, JointHead, item_projection
+from residual_audio.models.text_cleaning import Cleaning, clean_text
 from residual_audio.models.weights import get
 
 ARCHITECTURES = {
@@ -20,6 +23,13 @@ ARCHITECTURES = {
     "roberta": ("RobertaConfig", "RobertaModel", {}),
     "gpt2": ("GPT2Config", "GPT2Model", {}),
     "bert": ("BertConfig", "BertModel", {}),
+    "roberta-no-pooler": ("RobertaConfig", "RobertaModel", {"add_pooling_layer": False}),
+    "xlm-roberta": ("XLMRobertaConfig", "XLMRobertaModel", {}),
+    "xlm-roberta-no-pooler": (
+        "XLMRobertaConfig",
+        "XLMRobertaModel",
+        {"add_pooling_layer": False},
+    ),
     "bert-no-pooler": ("BertConfig", "BertModel", {"add_pooling_layer": False}),
 }
 """Name in our config → transformers config class, model class, constructor options."""
@@ -33,12 +43,17 @@ class TokenizerSpec:
     """Where the vocabulary comes from and how texts become ids."""
 
     source: str
-    """Folder with tokenizer.json, or a repository id such as `roberta-base`."""
+    """Folder with tokenizer.json, a repository id such as `roberta-base`, or CLIP's merges."""
     max_length: int = 77
     padding: str = "max_length"
     suffix: str = ""
     """Appended to every text (Microsoft: ` <|endoftext|>`)."""
     pad_token: str | None = None
+    pad_id: int | None = None
+    """Where padding is an id that no text gives (CLIP: 0, though a token has it too)."""
+    clean: Cleaning = ""
+    no_separator: bool = False
+    """Ids of the separator become 0 (open_clip's `strip_sep_token`)."""
 
 
 class Words(JointHead):
@@ -135,18 +150,9 @@ class TransformersText(nn.Module):
 
     def tokenize(self, texts: list[str]) -> dict[str, Tensor]:
         """Texts → ids and masks, padded as the family does."""
-        tokenizer = self.tokenizer
-        spec = self.tokenizer_spec
-        batch = tokenizer(
-            [text + spec.suffix for text in texts],
-            padding=spec.padding,
-            truncation=True,
-            max_length=spec.max_length,
-            return_tensors="pt",
-            return_special_tokens_mask=self.pool == "words",
+        return tokenize_texts(
+            self.tokenizer, self.tokenizer_spec, texts, special=self.pool == "words"
         )
-        wanted = ("input_ids", "attention_mask", "special_tokens_mask")
-        return {key: batch[key] for key in wanted if key in batch}
 
     @property
     def tokenizer(self) -> Any:
@@ -212,6 +218,35 @@ def read_bert_config(
     }
 
 
+def tokenize_texts(
+    tokenizer: Any, spec: TokenizerSpec, texts: Sequence[str], special: bool = False
+) -> dict[str, Tensor]:
+    """Ids and masks; `special` asks for the mask of special tokens too."""
+    batch = tokenizer(
+        [clean_text(text, spec.clean) + spec.suffix for text in texts],
+        padding=False if spec.pad_id is not None else spec.padding,
+        truncation=True,
+        max_length=spec.max_length,
+        return_tensors=None if spec.pad_id is not None else "pt",
+        return_special_tokens_mask=special,
+    )
+    if spec.pad_id is not None:
+        return _pad(batch["input_ids"], spec)
+    wanted = ("input_ids", "attention_mask", "special_tokens_mask")
+    found = {key: batch[key] for key in wanted if key in batch}
+    if spec.no_separator:
+        found["input_ids"].masked_fill_(found["input_ids"] == tokenizer.sep_token_id, 0)
+    return found
+
+
+def _pad(rows: list[list[int]], spec: TokenizerSpec) -> dict[str, Tensor]:
+    fixed = spec.padding == "max_length"
+    length = spec.max_length if fixed else max(len(row) for row in rows)
+    filled = [row + [spec.pad_id or 0] * (length - len(row)) for row in rows]
+    real = [[1] * len(row) + [0] * (length - len(row)) for row in rows]
+    return {"input_ids": torch.tensor(filled), "attention_mask": torch.tensor(real)}
+
+
 def load_tokenizer(spec: TokenizerSpec) -> Any:
     """A tokenizer from a folder, the Hugging Face cache or, when online, the hub."""
     from transformers import AutoTokenizer
@@ -220,6 +255,8 @@ def load_tokenizer(spec: TokenizerSpec) -> Any:
     folder = Path(spec.source)
     # Without vocabulary files transformers makes an empty tokenizer rather than an error.
     empty = folder.is_dir() and not any((folder / name).is_file() for name in VOCABULARIES)
+    if spec.source.endswith(CLIP_VOCABULARY) and folder.is_file():
+        return read_vocabulary(folder)
     for local_only in () if empty else (True, False) if hub_reachable() else (True,):
         try:
             tokenizer = AutoTokenizer.from_pretrained(

@@ -90,9 +90,9 @@ def _from_folder(folder: Path, host: Host, config: Any, ref: str) -> tuple[ViT, 
         raise ModelError(
             f"'{ref}' has the activation '{config['activation_function']}'; only gelu is known"
         )
-    sizes = {key: config.get(key, config.get(other)) for key, other in _SIZES.items()}
-    missing = [key for key, value in sizes.items() if not isinstance(value, int)]
-    if missing:
+    said = {key: config.get(key, config.get(other)) for key, other in _SIZES.items()}
+    sizes = {key: value for key, value in said.items() if isinstance(value, int)}
+    if missing := [key for key in said if key not in sizes]:
         raise ModelError(f"'{folder / 'config.json'}' lacks {', '.join(missing)}")
     tensors, sha256 = read_folder_weights(folder, host.prefixes)
     n_heads = sizes["encoder_attention_heads"]

@@ -12,10 +12,28 @@ from residual_audio.direct.joint_arrays import joint_of
 from residual_audio.direct.joint_module import joint_head, joint_of_module
 from residual_audio.errors import ModelError, StoreError
 from residual_audio.extraction.extraction import extract
-from residual_audio.models.joint import MLP, Identity, JointHead, Linear, ResidualMLP
+from residual_audio.models.joint import (
+    GELUMLP,
+    MLP,
+    Identity,
+    JointHead,
+    Linear,
+    NormLinear,
+    ResidualMLP,
+    UnitMLP,
+)
 
 D = CONFIG.latent
-KINDS = ("identity", "linear", "mlp", "residual")
+KINDS = (
+    "identity",
+    "linear",
+    "mlp",
+    "gelu-mlp",
+    "unit-mlp",
+    "first-unit",
+    "norm-linear",
+    "residual",
+)
 
 
 def module(kind: str) -> JointHead:
@@ -24,6 +42,10 @@ def module(kind: str) -> JointHead:
         "identity": Identity(D),
         "linear": Linear(D, 6),
         "mlp": MLP(D, 16, 6),
+        "gelu-mlp": GELUMLP(D, 16, 6),
+        "unit-mlp": UnitMLP(D, 16, 6, gelu=False),
+        "first-unit": UnitMLP(D, 16, 6, gelu=True, d_first=10),
+        "norm-linear": NormLinear(D, 6),
         "residual": ResidualMLP(D, 6),
     }
     found = made[kind].requires_grad_(False)

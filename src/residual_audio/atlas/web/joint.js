@@ -22,10 +22,38 @@
     return sign * (1 - y * Math.exp(-z * z));
   }
 
+  // LayerNorm of rows [n, h] in place
+  function layerNorm(rows, n, weight, bias, eps) {
+    const h = rows.length / n;
+    for (let i = 0; i < n; i++) {
+      let mean = 0, square = 0;
+      for (let j = 0; j < h; j++) mean += rows[i * h + j] / h;
+      for (let j = 0; j < h; j++) square += (rows[i * h + j] - mean) ** 2 / h;
+      const sigma = Math.sqrt(square + eps);
+      for (let j = 0; j < h; j++) rows[i * h + j] = ((rows[i * h + j] - mean) / sigma) * weight[j] + bias[j];
+    }
+    return rows;
+  }
+
+  // rows [n, h] at unit length
+  function unit(rows, n) {
+    const h = rows.length / n, out = new Float32Array(rows.length);
+    for (let i = 0; i < n; i++) {
+      let square = 0;
+      for (let j = 0; j < h; j++) square += rows[i * h + j] ** 2;
+      const length = Math.max(Math.sqrt(square), 1e-12);
+      for (let j = 0; j < h; j++) out[i * h + j] = rows[i * h + j] / length;
+    }
+    return out;
+  }
+
+  const gelu = (v) => 0.5 * v * (1 + erf(v / Math.SQRT2));
+  const relu = (v) => (v > 0 ? v : 0);
+
   function of(piece) {
     const p = Object.fromEntries(Object.entries(piece.parameters).map(([k, v]) => [k, RA.unpack(v)]));
-    const first = { identity: null, linear: p['linear.weight'], mlp: p['linear1.weight'], residual: p['linear1.weight'] }[piece.kind];
-    const firstBias = { linear: p['linear.bias'], mlp: p['linear1.bias'] }[piece.kind] || null;
+    const layer = { linear: 'linear', mlp: 'linear1', 'gelu-mlp': 'linear1', 'unit-mlp': 'first', residual: 'linear1' }[piece.kind];
+    const first = p[layer + '.weight'] || null, firstBias = p[layer + '.bias'] || null;
 
     // latents [n, D] → the first layer [n, H]; of a change of latents without the bias
     const enter = (latent, n, change) => (first ? affine(latent, n, first, change ? null : firstBias) : latent);
@@ -33,22 +61,17 @@
     // the first layer [n, H] → joint embeddings [n, d], not normalised
     function finish(hidden, n) {
       if (piece.kind === 'identity' || piece.kind === 'linear') return hidden;
-      const h = hidden.length / n;
-      if (piece.kind === 'mlp') {
-        const open = hidden.map((v) => (v > 0 ? v : 0));
-        return affine(open, n, p['linear2.weight'], p['linear2.bias']);
+      const second = (rows, act) => affine(rows.map(act), n, p['linear2.weight'], p['linear2.bias'] || null);
+      if (piece.kind === 'mlp') return second(hidden, relu);
+      if (piece.kind === 'gelu-mlp') return second(hidden, gelu);
+      if (piece.kind === 'unit-mlp') {
+        return second(affine(unit(hidden, n), n, p['linear1.weight'], p['linear1.bias']), piece.gelu ? gelu : relu);
       }
-      const out = affine(hidden.map((v) => 0.5 * v * (1 + erf(v / Math.SQRT2))), n, p['linear2.weight'], null);
-      for (let i = 0; i < n; i++) {
-        let mean = 0, square = 0;
-        for (let j = 0; j < h; j++) { out[i * h + j] += hidden[i * h + j]; mean += out[i * h + j] / h; }
-        for (let j = 0; j < h; j++) square += (out[i * h + j] - mean) ** 2 / h;
-        const sigma = Math.sqrt(square + piece.eps.layer_norm);
-        for (let j = 0; j < h; j++) {
-          out[i * h + j] = ((out[i * h + j] - mean) / sigma) * p['layer_norm.weight'].values[j] + p['layer_norm.bias'].values[j];
-        }
-      }
-      return out;
+      const norm = (rows) => layerNorm(rows, n, p['layer_norm.weight'].values, p['layer_norm.bias'].values, piece.eps.layer_norm);
+      if (piece.kind === 'norm-linear') return affine(norm(hidden.slice()), n, p['linear.weight'], null);
+      const out = second(hidden, gelu);
+      for (let i = 0; i < out.length; i++) out[i] += hidden[i];
+      return norm(out);
     }
     return { enter, finish };
   }
