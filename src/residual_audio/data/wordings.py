@@ -2,10 +2,11 @@
 
 In a frame {0} and {1} are the two sounds, {2} and {3} the same with their adjectives ("a loud
 dog", "a quiet bell"). Of order frames, {0} is the one that is heard first; of attribute frames, {0}
-is the one with the first adjective. The held-out frames are never trained on: they ask whether a
-model has learned what the words mean or only the frames. Half of the many order frames name the
-later sound first; of the plain ones only one does, so there the place in the sentence says nearly
-all.
+is the one with the first adjective. Half of the many order frames name the later sound first; of
+the plain ones only one does, so there the place in the sentence says nearly all. `more` has the
+many and others, to learn from. Two sets are never trained on and ask whether a model has learned
+what the words mean or only the frames: settings are chosen on `choosing`, and `held-out` is what is
+reported.
 """
 
 from __future__ import annotations
@@ -63,6 +64,16 @@ ORDER: dict[str, tuple[str, ...]] = {
         "it ends with {1}, having started with {0}",
         "{1} second, {0} first",
     ),
+    "choosing": (
+        "{1}, heralded by {0}",
+        "{1}, and ahead of that {0}",
+        "{1} on the heels of {0}",
+        "{1} where {0} came earlier",
+        "{0} makes room for {1}",
+        "{0} is superseded by {1}",
+        "{0} at the outset, {1} at the close",
+        "it kicks off with {0} and winds up with {1}",
+    ),
     "held-out": (
         "{1}, and before that {0}",
         "{1} preceded by {0}",
@@ -74,6 +85,52 @@ ORDER: dict[str, tuple[str, ...]] = {
         "it opens with {0} and closes with {1}",
     ),
 }
+ORDER["more"] = (
+    *ORDER["many"],
+    "{0}, and after that {1}",
+    "{0}, and then comes {1}",
+    "{0}, with {1} coming next",
+    "{0} until {1} takes over",
+    "{0} turns into {1}",
+    "{0} and subsequently {1}",
+    "{0}, later {1}",
+    "{0}, and right after it {1}",
+    "{0}, and soon after {1}",
+    "{0} stops and {1} begins",
+    "{0} is heard prior to {1}",
+    "{0} is heard earlier than {1}",
+    "{0} fades and {1} sets in",
+    "{0} is replaced by {1}",
+    "initially {0}, eventually {1}",
+    "to begin with {0}, in the end {1}",
+    "starting with {0}, ending with {1}",
+    "when {0} ends, {1} starts",
+    "as soon as {0} stops, {1} begins",
+    "{1}, and prior to it {0}",
+    "{1}, and ahead of it {0}",
+    "{1}, with {0} coming first",
+    "{1}, though {0} was heard first",
+    "{1}, having begun with {0}",
+    "{1}, prefaced by {0}",
+    "{1}, announced by {0}",
+    "{1}, ushered in by {0}",
+    "{1}, started off by {0}",
+    "{1} subsequent to {0}",
+    "{1} is heard after {0}",
+    "{1} is heard later than {0}",
+    "{1} takes over from {0}",
+    "{1} replaces {0}",
+    "{1} once {0} has stopped",
+    "{1} when {0} is over",
+    "{1} as soon as {0} ends",
+    "{1} later, {0} earlier",
+    "{1} last, {0} first",
+    "{1} in the end, {0} at first",
+    "finally {1}, initially {0}",
+    "ending with {1}, starting with {0}",
+    "the last sound is {1}, the first is {0}",
+    "the first sound is {0}, the last is {1}",
+)
 ATTRIBUTES: dict[str, tuple[str, str]] = {
     "loudness": ("loud", "quiet"),
     "pitch": ("high-pitched", "low-pitched"),
@@ -90,8 +147,16 @@ QUALIFIED = {
         "{3} together with {2}",
         "{2} with {3}",
     ),
+    "choosing": ("{2} plus {3}", "{3} beside {2}"),
     "held-out": ("{2} as well as {3}", "{3} can be heard, and so can {2}"),
 }
+QUALIFIED["more"] = (
+    *QUALIFIED["many"],
+    "{3} with {2}",
+    "{2} at the same time as {3}",
+    "{3} while there is {2}",
+    "{2}, {3}",
+)
 COMPARED: dict[str, dict[str, tuple[str, ...]]] = {
     "loudness": {
         "many": (
@@ -136,7 +201,7 @@ Phrases = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def frames_for(kind: str, attribute: str, wording: str) -> tuple[str, ...]:
-    """Frames of a wording: plain, many, held-out, or one frame written out."""
+    """Frames of a wording by its name, or one frame written out."""
     if "{" in wording:
         known = "{0}{1}" if kind == "order" else "{0}{1}{2}{3}"
         fields = re.findall(r"\{.*?\}", wording)
@@ -150,7 +215,8 @@ def frames_for(kind: str, attribute: str, wording: str) -> tuple[str, ...]:
         )
     if kind == "order":
         return ORDER[wording]
-    return QUALIFIED[wording] + COMPARED[attribute].get(wording, ())
+    compared = COMPARED[attribute].get("many" if wording == "more" else wording, ())
+    return QUALIFIED[wording] + compared
 
 
 def tell(

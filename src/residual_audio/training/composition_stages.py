@@ -1,4 +1,5 @@
-"""The stages that teach composition: one thing alone first (`order`), then everything (`compose`).
+"""The stages that teach composition: one thing alone first (`order`), then everything (`compose`),
+then more ways to say it (`wording`).
 
 Order is told by nothing a model of single sounds has: both sides must find it, and neither gets a
 gradient before the other has. Plain pairs of one kind got there in a hundred steps; many kinds in
@@ -16,14 +17,17 @@ from residual_audio.progress import Progress
 from residual_audio.training.audio_stage import finish, run_stage
 from residual_audio.training.compose_stage import ComposeTask, load_tower_of, weights_of
 from residual_audio.training.pair_data import load_pairs
-from residual_audio.training.recipe import ComposeRecipe, Recipe
+from residual_audio.training.recipe import ComposeRecipe, Recipe, WordingRecipe
 from residual_audio.training.training_clips import front_end_spec, load_clips, open_datasets
+from residual_audio.training.wording_stage import run_wording_stage
 
-STAGES = ("order", "compose")
+STAGES = ("order", "compose", "wording")
+MADE = {"order": "ordered", "compose": "composed", "wording": "model"}
+"""What a stage that is not the last leaves in the run's folder."""
 
 
 def stages_of(recipe: Recipe) -> tuple[str, ...]:
-    """Those of the two that the recipe has."""
+    """Those that the recipe has."""
     return tuple(name for name in STAGES if getattr(recipe, name) is not None)
 
 
@@ -33,8 +37,9 @@ def begins_elsewhere(recipe: Recipe) -> bool:
     return bool(found) and settings_of(recipe, found[0]).start is not None
 
 
-def settings_of(recipe: Recipe, name: str) -> ComposeRecipe:
-    found = recipe.order if name == "order" else recipe.compose
+def settings_of(recipe: Recipe, name: str) -> ComposeRecipe | WordingRecipe:
+    every = {"order": recipe.order, "compose": recipe.compose, "wording": recipe.wording}
+    found = every[name]
     if found is None:
         raise InputError(f"recipe '{recipe.name}' has no stage '{name}'")
     return found
@@ -45,10 +50,14 @@ def beginning(recipe: Recipe, name: str, root: Path, out: Path) -> tuple[Path, P
     does not compose yet."""
     settings, found = settings_of(recipe, name), stages_of(recipe)
     outside = settings_of(recipe, found[0]).start
+    if isinstance(settings, WordingRecipe) and settings.held_to is not None:
+        outside = settings.held_to
     plain = out / "plain" if outside is None else root / outside
     start = plain
-    if name != found[0]:
-        start = out / "ordered" if settings.start is None else root / settings.start
+    if settings.start is not None:
+        start = root / settings.start
+    elif name != found[0]:
+        start = out / MADE[found[found.index(name) - 1]]
     for folder in (start, plain):
         if not (folder / "config.json").is_file():
             raise InputError(
@@ -71,6 +80,8 @@ def run(
     """One of the stages; returns the folder of the model it made."""
     settings = settings_of(recipe, name)
     start, plain = beginning(recipe, name, root, out)
+    if isinstance(settings, WordingRecipe):
+        return run_wording_stage(recipe, start, plain, root, out, device, progress, stop_after)
     recipe = _single_sounds(recipe, settings, root)
     cache, spec = out / "cache", front_end_spec(recipe.audio)
     clips = load_clips(recipe.audio, root, cache, recipe.seed, progress)
@@ -84,7 +95,7 @@ def run(
     done = run_stage(
         task, settings.optimisation, out / name, device, progress, stop_after, tensorboard
     )
-    made = "model" if name == stages_of(recipe)[-1] else "ordered"
+    made = "model" if name == stages_of(recipe)[-1] else MADE[name]
     return finish(recipe, task.module, out / (made if done else "partial"), None)
 
 

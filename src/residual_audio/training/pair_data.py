@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from residual_audio.audio.frontend import FrontEndSpec
+from residual_audio.data.base import Pair
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError
 from residual_audio.progress import SILENT, Progress
@@ -19,6 +20,9 @@ from residual_audio.training.recipe import PairData
 from residual_audio.training.training_clips import features_of
 from residual_audio.training.training_loop import generator
 
+Captions = tuple[tuple[str, ...], tuple[str, ...]]
+"""Of both clips of an item."""
+
 
 @dataclass(frozen=True)
 class PairClips:
@@ -26,7 +30,7 @@ class PairClips:
 
     features: Tensor
     """Log-mel, float16: [item, 2, frame, mel]."""
-    captions: list[tuple[tuple[str, ...], tuple[str, ...]]]
+    captions: list[Captions]
     """Of each item, the captions of both clips; caption k of one is caption k of the other with
     the sounds exchanged."""
     sources: Tensor
@@ -46,7 +50,8 @@ def load_pairs(
     told: bool = True,
 ) -> PairClips:
     """Make every clip once, or read its log-mel from the cache; `told` as in the recipe."""
-    features, captions, sources, prints = [], [], [], []
+    features, sources, prints = [], [], []
+    captions: list[Captions] = []
     for number, part in enumerate(parts):
         place = None if part.root is None else root / part.root
         data = load_dataset(part.dataset, place, **part.options)
@@ -57,18 +62,45 @@ def load_pairs(
         found = features_of(part.dataset, data, clips, spec, cache, progress)
         features.append(found.unflatten(0, (len(pairs), 2)))
         if not told:  # the same sounds under other words
-            untold = load_dataset(part.dataset, place, **part.options | {"wording": "unordered"})
-            ids = {pair.id for pair in pairs}
-            pairs = [pair for pair in untold.pairs if pair.id in ids]
-        for pair in pairs:
-            first, second = (clip.captions for clip in pair.clips[:2])
-            aligned = len(first) == len(second)  # as this package makes them
-            captions.append(
-                (first, second) if aligned else ((pair.captions[0],), (pair.captions[1],))
-            )
+            pairs = _worded(part, place, "unordered", pairs)
+        captions += [_captions(pair) for pair in pairs]
         sources += [number] * len(pairs)
         prints.append(data.fingerprint())
     return PairClips(torch.cat(features), captions, torch.tensor(sources), tuple(prints))
+
+
+def reworded(parts: Sequence[PairData], pairs: PairClips, root: Path) -> PairClips:
+    """Pairs that were loaded without a wording, under the captions of the wording they ask for."""
+    captions: list[Captions] = []
+    for number, part in enumerate(parts):
+        place = None if part.root is None else root / part.root
+        bare = load_dataset(part.dataset, place, **without_wording(part).options)
+        there = [p for p in bare.pairs if not any(c.id in bare.missing for c in p.clips[:2])]
+        found = _worded(part, place, part.options.get("wording", ""), there)
+        captions += [_captions(pair) for pair in found]
+        if len(found) != int((pairs.sources == number).sum()):
+            raise InputError(f"'{part.dataset}' has other items in this wording than without one")
+    return replace(pairs, captions=captions)
+
+
+def without_wording(part: PairData) -> PairData:
+    """The same sounds: what they are called is not in it, so their log-mels are kept once."""
+    options = {key: value for key, value in part.options.items() if key != "wording"}
+    return part.model_copy(update={"options": options})
+
+
+def _worded(part: PairData, place: Path | None, wording: str, pairs: Sequence[Pair]) -> list[Pair]:
+    if not wording:
+        return list(pairs)
+    data = load_dataset(part.dataset, place, **part.options | {"wording": wording})
+    by_id = {pair.id: pair for pair in data.pairs}
+    return [by_id[pair.id] for pair in pairs]
+
+
+def _captions(pair: Pair) -> Captions:
+    first, second = (clip.captions for clip in pair.clips[:2])
+    aligned = len(first) == len(second)  # as this package makes them
+    return (first, second) if aligned else ((pair.captions[0],), (pair.captions[1],))
 
 
 @dataclass(frozen=True)
@@ -131,12 +163,16 @@ class PairBatches:
         shares = share_out(self.n_items, [self.parts[s].share for s in there])
         return dict(zip(there, shares, strict=True))
 
-    def at(self, step: int) -> PairBatch:
-        rows = [
+    def rows(self, step: int) -> list[int]:
+        """Items of a step."""
+        return [
             int(self._order(source, i // len(self.members[source]))[i % len(self.members[source])])
             for source, count in self.counts(step).items()
             for i in range(step * count, (step + 1) * count)
         ]
+
+    def at(self, step: int) -> PairBatch:
+        rows = self.rows(step)
         draw = generator(self.seed, 2, step)
         texts: list[str] = []
         for row in rows:

@@ -230,6 +230,38 @@ class ComposeRecipe(_Strict):
     optimisation: Optimisation
 
 
+class WordingRecipe(_Strict):
+    """A last stage in which the text side alone learns many wordings; the audio side is frozen."""
+
+    start: str | None = None
+    """A model folder that hears order and attributes, instead of what the stages before made."""
+    held_to: str | None = None
+    """A model folder with the text side that single sounds and other captions are held to, instead
+    of the one before composition."""
+    data: tuple[PairData, ...] = Field(min_length=1)
+    validation: tuple[PairData, ...] = ()
+    """Pairs that are only looked at: settings are chosen on them."""
+    hold_out: tuple[TextFile, ...] = ()
+    """Captions that are not held either, beside those the text stage leaves out: what becomes of
+    them can be looked at."""
+    items: int = Field(default=16, ge=1)
+    captions: int = Field(default=3, ge=1)
+    kept: int = Field(default=64, ge=1)
+    """Class prompts and captions of each step that are held where they were."""
+    plain_weight: float = Field(default=1.0, ge=0)
+    """Weight of going where the plain wordings went."""
+    contrast_weight: float = Field(default=0.5, ge=0)
+    exchanged_weight: float = Field(default=1.0, ge=0)
+    anchor: float = Field(default=4.0, ge=0)
+    """Weight of what holds prompts and captions."""
+    relational: float = Field(default=0.5, ge=0)
+    """How much of that is for the similarities among them."""
+    blend: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the text side that single sounds are held to in the finished weights."""
+    look_every: int = Field(default=0, ge=0)
+    optimisation: Optimisation
+
+
 class Recipe(_Strict):
     """A whole run: the text tower, the audio side, a stage that tunes them together, and one that
     teaches composition."""
@@ -244,6 +276,8 @@ class Recipe(_Strict):
     order: ComposeRecipe | None = None
     """A stage before composition that has plain pairs of one kind only, to begin with."""
     compose: ComposeRecipe | None = None
+    wording: WordingRecipe | None = None
+    """Many wordings, for the text side alone."""
 
 
 def recipe_names() -> tuple[str, ...]:

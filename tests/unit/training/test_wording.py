@@ -1,0 +1,188 @@
+"""Many wordings for the text side alone: sounds stay, words move, what was held stays near."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from residual_audio.audio import specs
+from residual_audio.audio.frontend import LogMel
+from residual_audio.data.wordings import ORDER, QUALIFIED
+from residual_audio.errors import InputError, StoreError
+from residual_audio.models import native
+from residual_audio.models.clap import AudioTextModel
+from residual_audio.models.htsat import HTSAT, HTSATConfig
+from residual_audio.models.joint import MLP
+from residual_audio.models.text_small import SmallText, SmallTextConfig, train_bpe
+from residual_audio.training.line_log import LineLog
+from residual_audio.training.recipe import Recipe, load_recipe
+from residual_audio.training.training import run_training
+from residual_audio.training.wording_stage import silent_about_order
+
+STEPS = 4
+ORDER_PAIRS = {"dataset": "synthetic", "options": {"n_clips": 8, "kind": "order", "seed": 2}}
+SMALL = replace(specs.NANO, n_samples=32_000, hop_length=512)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with random weights, and another with the text side that things are held to."""
+    folder = tmp_path_factory.mktemp("models")
+    tokenizer = train_bpe(["a drum before rain", "rain and then a siren"], 300).to_str()
+    from tokenizers import Tokenizer
+
+    for seed, name in enumerate(("start", "plain")):
+        torch.manual_seed(seed)
+        config = HTSATConfig(
+            embed_dim=8, depths=(1, 1), n_heads=(2, 2), window=4, spec_size=64, n_mels=64
+        )
+        text = SmallTextConfig(vocabulary=300, width=16, depth=1, n_heads=2, d_out=8)
+        tower = SmallText(text, Tokenizer.from_str(tokenizer))
+        with torch.no_grad():
+            tower.tokens.weight.mul_(20)  # random towers put all texts in one place
+        model = AudioTextModel(
+            name=name,
+            family="residual-audio",
+            front_end=LogMel(SMALL),
+            encoder=HTSAT(config),
+            head=MLP(config.latent, 16, 8),
+            text=tower,
+            logit_scale=14.0,
+            sha256="",
+        )
+        native.save(model, folder / name, {})
+    (folder / "captions.csv").write_text(
+        "caption\nA dog barks\nA dog barks, then rain falls\nRain on a roof\nA cow and a pig\n"
+    )
+    return folder
+
+
+def recipe(**wording: Any) -> Recipe:
+    pairs = ORDER_PAIRS["options"] | {"wording": "more"}  # type: ignore[operator]
+    stage = {
+        "start": "start",
+        "held_to": "plain",
+        "data": [ORDER_PAIRS | {"options": pairs}],
+        "validation": [ORDER_PAIRS | {"options": pairs | {"wording": "choosing"}}],
+        "items": 3,
+        "kept": 4,
+        "look_every": 2,
+        "optimisation": {
+            "steps": STEPS,
+            "lr": 5e-3,
+            "ema": 0.5,
+            "checkpoint_every": 2,
+            "precision": "float32",
+        },
+    }
+    text = {"corpus": [{"file": "captions.csv", "columns": ["caption"]}]}
+    data = [{"dataset": "synthetic", "options": {"n_clips": 4, "classes": "drum,rain"}}]
+    return Recipe.model_validate(
+        {
+            "name": "words",
+            "seed": 1,
+            "text": text,
+            "audio": {"data": data},
+            "wording": stage | wording,
+        }
+    )
+
+
+def run(given: Recipe, root: Path, out: Path, stop_after: int | None = None) -> Path:
+    if not (out / "cache").exists():
+        out.mkdir(parents=True, exist_ok=True)
+        (root / "cache").mkdir(exist_ok=True)
+        (out / "cache").symlink_to(root / "cache")
+    return run_training(given, root, out, torch.device("cpu"), stop_after=stop_after)
+
+
+def test_only_the_text_side_learns_and_a_stopped_run_goes_on(made: Path, tmp_path: Path) -> None:
+    whole = run(recipe(), made, tmp_path / "a")
+    assert run(recipe(), made, tmp_path / "b", stop_after=2).name == "partial"
+    again = run(recipe(), made, tmp_path / "b")
+    before, after, resumed = (native.load(f) for f in (made / "start", whole, again))
+    for part in ("encoder", "head"):
+        theirs = getattr(before, part).state_dict()
+        for key, value in getattr(after, part).state_dict().items():
+            assert torch.equal(value, theirs[key])
+    moved = 0.0
+    for now, then, same in zip(
+        *(m.text.parameters() for m in (after, before, resumed)),  # type: ignore[union-attr]
+        strict=True,
+    ):
+        assert torch.equal(now, same)
+        moved += float((now - then).abs().sum())
+    assert moved > 0
+    log = LineLog(tmp_path / "a" / "wording" / "log.jsonl").read()
+    assert [line["step"] for line in log] == list(range(1, STEPS + 1))
+    assert {"plain", "contrast", "exchanged", "moved"} <= log[0].keys()
+    looks = LineLog(tmp_path / "a" / "wording" / "tracking.jsonl").read()
+    assert [look["step"] for look in looks] == [0, 2, 4]
+    assert all(0 <= look["pairs_0_h"] <= look["pairs_0_f"] <= 1 for look in looks)
+    with pytest.raises(StoreError, match="another wording"):
+        run(recipe(anchor=1.0), made, tmp_path / "a")
+
+
+def test_what_is_held_comes_near_the_text_side_it_is_held_to(made: Path, tmp_path: Path) -> None:
+    told = recipe(plain_weight=0, contrast_weight=0, exchanged_weight=0, kept=16)
+    run(told, made, tmp_path)
+    looks = LineLog(tmp_path / "wording" / "tracking.jsonl").read()
+    assert looks[-1]["moved"] < 0.9 * looks[0]["moved"]
+
+
+def test_plain_wordings_are_where_the_others_go(made: Path, tmp_path: Path) -> None:
+    told = recipe(contrast_weight=0, exchanged_weight=0, anchor=0)
+    run(told, made, tmp_path)
+    log = LineLog(tmp_path / "wording" / "log.jsonl").read()
+    assert log[-1]["plain"] < 0.9 * log[0]["plain"]
+
+
+def test_weights_can_be_blended_with_those_of_the_model_before(made: Path, tmp_path: Path) -> None:
+    own, mixed = (
+        native.load(run(recipe(blend=share), made, tmp_path / str(share))).text
+        for share in (0.0, 0.25)
+    )
+    before = native.load(made / "plain").text
+    towers = [tower.parameters() for tower in (own, before, mixed) if tower is not None]
+    for a, b, c in zip(*towers, strict=True):
+        torch.testing.assert_close(0.75 * a + 0.25 * b, c, atol=1e-6, rtol=1e-5)
+
+
+def test_captions_that_tell_order_are_not_held() -> None:
+    texts = ["A dog barks", "A dog barks, then rain falls", "rain followed by wind", "an engine"]
+    assert silent_about_order(texts) == ["A dog barks", "an engine"]
+
+
+def test_wordings_to_learn_choose_and_report_on_share_no_frame() -> None:
+    for frames in (ORDER, QUALIFIED):
+        learned = {*frames["plain"], *frames["many"], *frames["more"]}
+        assert set(frames["many"]) <= set(frames["more"])
+        assert not learned & {*frames["choosing"], *frames["held-out"]}
+        assert not set(frames["choosing"]) & set(frames["held-out"])
+    said = " ".join(ORDER["more"])
+    for word in ("before that", "preced", "succeed", "gives way", "wake", "opens", "leading up"):
+        assert word not in said
+    reverse = [f for f in ORDER["more"] if f.index("{1}") < f.index("{0}")]
+    assert 0.4 < len(reverse) / len(ORDER["more"]) < 0.6
+
+
+def test_the_bundled_recipe_keeps_what_it_is_judged_on_out() -> None:
+    wording = load_recipe("nano").wording
+    assert wording is not None
+    for part in wording.data:
+        assert part.options["class_pairs"] == "train"
+        assert part.options["wording"] == "more"
+        assert 4 not in part.options.get("folds", [])
+    for part in wording.validation:
+        assert part.options["class_pairs"] == "held-out"
+        assert part.options["wording"] != "held-out"
+        assert 4 not in part.options.get("folds", [])
+
+
+def test_no_model_to_begin_with_is_said(made: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="to begin 'wording' with"):
+        run(recipe(start="nowhere"), made, tmp_path)
