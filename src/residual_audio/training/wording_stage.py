@@ -210,8 +210,8 @@ def pair_vectors(
         save_tensors(path, {"audio": F.normalize(heard, dim=-1).unflatten(0, (-1, 2))})
     assert isinstance(model.text, SmallText)
     plain = _means(model.text, bare.captions)
-    heard = replace(bare, features=read_safetensors(path)["audio"])
-    return SaidOfPairs(reworded(parts, heard, root), plain)
+    vectors = replace(bare, features=read_safetensors(path)["audio"])
+    return SaidOfPairs(reworded(parts, vectors, root), plain)
 
 
 def _means(tower: SmallText, said: Sequence[Captions]) -> Tensor:
