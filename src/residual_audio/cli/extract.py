@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,6 +13,7 @@ from residual_audio.cli.output import print_json
 from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
+    from residual_audio.extraction.parts import PartMade, Planned
     from residual_audio.extraction.summary import ExtractionSummary
 
 SHOWN = 10  # reasons and clips listed on a terminal; the clip index has every clip's own
@@ -70,43 +72,67 @@ def run(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Start again, whatever is there.")
     ] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only write down what is to be done, for --part.")
+    ] = False,
+    part: Annotated[
+        str | None, typer.Option("--part", help="Only part i/n of a plan, such as 3/8.")
+    ] = None,
+    finish: Annotated[
+        bool, typer.Option("--finish", help="Only close a run whose parts are all there.")
+    ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Capture heads, blocks, stages or the direct path of every clip into OUT/store.
 
-    Continues where a stopped run left off. Exit code 3: done, but some clips were skipped.
+    Continues where a stopped run left off. Exit code 3: done, but some clips were skipped. For
+    batch systems: the same command with --plan, then with --part 1/n to n/n in any order, anywhere,
+    then with --finish.
     """
     from residual_audio.data.registry import load_dataset
     from residual_audio.data.remembered import RunSource, remember_source
+    from residual_audio.errors import InputError
+    from residual_audio.extraction.extract_settings import ExtractOptions
     from residual_audio.extraction.extraction import extract
+    from residual_audio.extraction.parts import Part, extract_part, finish_parts, plan_parts
     from residual_audio.extraction.summary import summarise
 
+    if plan + finish + (part is not None) > 1:
+        raise InputError("give one of --plan, --part and --finish: they are three steps")
     name = options.name_dataset(dataset, root)
     given = options.parse_data_options(data_option)
     whole = load_dataset(name, root, **given)
     data = whole.select(folds=fold or None, limit=limit, sample=sample, seed=seed)
+    how: ExtractOptions = {
+        "capture": capture,
+        "batch_size": batch_size,
+        "shard_size": shard_size,
+        "device": device,
+        "long": long,
+        "seed": seed,
+        "n_threads": workers,
+        "engine": engine,
+        "processes": processes,
+        "ray_address": ray_address,
+        "cpus_each": cpus_each,
+        "gpus_each": gpus_each,
+        "overwrite": overwrite,
+        "sample": {"n_maps": n_maps, "n_token_clips": n_token_clips},
+    }
+    if plan:
+        _print_plan(plan_parts(model, data, out, **how), out, json)
+        return
     with watching(quiet or json) as progress:
-        found = extract(
-            model,
-            data,
-            out,
-            capture=capture,
-            batch_size=batch_size,
-            shard_size=shard_size,
-            device=device,
-            long=long,
-            seed=seed,
-            n_threads=workers,
-            engine=engine,
-            processes=processes,
-            ray_address=ray_address,
-            cpus_each=cpus_each,
-            gpus_each=gpus_each,
-            overwrite=overwrite,
-            progress=progress,
-            sample={"n_maps": n_maps, "n_token_clips": n_token_clips},
-        )
+        if part is not None:
+            made = extract_part(model, data, out, Part.parse(part), progress=progress, **how)
+        elif finish:
+            found = finish_parts(model, data, out, **how)
+        else:
+            found = extract(model, data, out, progress=progress, **how)
+    if part is not None:
+        _print_part(made, part, json)
+        return
     remember_source(out, RunSource(whole.name, root, given))
     summary = summarise(found, out)
     if json:
@@ -114,6 +140,28 @@ def run(
     else:
         _print_summary(summary)
     if found.skipped:
+        raise typer.Exit(3)
+
+
+def _print_plan(planned: Planned, out: Path, json: bool) -> None:
+    if json:
+        print_json(asdict(planned))
+        return
+    typer.echo(
+        f"{planned.n_clips:,} clips in {planned.n_shards:,} shards are planned in {out}: run the "
+        "same command with --part 1/n … n/n, then with --finish"
+    )
+
+
+def _print_part(made: PartMade, part: str, json: bool) -> None:
+    if json:
+        print_json(asdict(made))
+    else:
+        typer.echo(
+            f"part {part}: {made.n_shards:,} shards of {made.n_clips:,} clips, {made.n_made:,} "
+            f"made now; {len(made.skipped):,} clips skipped"
+        )
+    if made.skipped:
         raise typer.Exit(3)
 
 

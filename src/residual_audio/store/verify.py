@@ -6,7 +6,7 @@ from pathlib import Path
 
 from residual_audio.files import is_temporary
 from residual_audio.provenance import sha256_file
-from residual_audio.store import lock
+from residual_audio.store.lock import is_lock
 from residual_audio.store.manifest import NAME, is_intact, parse
 from residual_audio.store.reader import store_folder
 
@@ -32,7 +32,7 @@ def verify_store(path: str | Path) -> list[str]:
         if problem:
             problems.append(f"{name}: {problem}")
     for found in sorted(folder.iterdir()):
-        if found.name not in files and found.name not in (NAME, *lock.NAMES):
+        if found.name not in files and found.name != NAME and not is_lock(found.name):
             kind = (
                 "left over from a stopped run"
                 if is_temporary(found.name)

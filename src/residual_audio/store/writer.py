@@ -64,6 +64,13 @@ class StoreWriter:
                 "asked": dict(asked),
             }
             return False
+        self.join(asked)
+        return self.record["status"] == "complete" and all(
+            self._is(entry) for entry in [*self.record["files"], *self.record["shards"]]
+        )
+
+    def join(self, asked: Mapping[str, Any]) -> None:
+        """Take up what somebody began, changing nothing; refuse what was begun otherwise."""
         self.record = manifests.read_manifest(self.folder)
         if self.record["schema_version"] != manifests.SCHEMA_VERSION:
             raise StoreError(
@@ -77,9 +84,6 @@ class StoreWriter:
                 + "\n  ".join(different)
                 + "\nUse another folder, the same settings, or --overwrite to start again"
             )
-        return self.record["status"] == "complete" and all(
-            self._is(entry) for entry in [*self.record["files"], *self.record["shards"]]
-        )
 
     @property
     def unreachable(self) -> tuple[int, ...]:
