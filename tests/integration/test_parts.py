@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from residual_audio.cli.app import build
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError, StoreError
+from residual_audio.extraction.batch_parts import RunPart, extract_part, finish_parts, plan_parts
 from residual_audio.extraction.extraction import extract
-from residual_audio.extraction.parts import Part, extract_part, finish_parts, plan_parts
 from residual_audio.models import native
 from residual_audio.store.lock import writing, writing_part
 from residual_audio.store.verify import verify_store
@@ -42,22 +42,22 @@ def files(out: Path) -> dict[str, bytes]:
 def test_parts_in_any_order_and_twice_give_the_bytes_of_one_run(tmp_path, model, sounds) -> None:
     out = tmp_path / "parts"
     with pytest.raises(StoreError, match="has no plan yet"):
-        extract_part(model, sounds, out, Part(1, 3), **HOW)
+        extract_part(model, sounds, out, RunPart(1, 3), **HOW)
     assert plan_parts(model, sounds, out, **HOW).n_shards == 7
-    assert extract_part(model, sounds, out, Part(3, 3), **HOW).n_made == 2
+    assert extract_part(model, sounds, out, RunPart(3, 3), **HOW).n_made == 2
     with pytest.raises(StoreError, match=r"5 of 7 shards are not there.*: 0, 1, 3, 4, 6\)"):
         finish_parts(model, sounds, out, **HOW)
     assert plan_parts(model, sounds, out, **HOW).n_clips == 20  # a plan that is there stays
-    assert extract_part(model, sounds, out, Part(1, 3), **HOW).n_made == 3
-    assert extract_part(model, sounds, out, Part(1, 3), **HOW).n_made == 0
-    assert extract_part(model, sounds, out, Part(2, 2), **HOW).n_made == 1  # of another division
-    assert extract_part(model, sounds, out, Part(2, 3), **HOW).n_made == 1
+    assert extract_part(model, sounds, out, RunPart(1, 3), **HOW).n_made == 3
+    assert extract_part(model, sounds, out, RunPart(1, 3), **HOW).n_made == 0
+    assert extract_part(model, sounds, out, RunPart(2, 2), **HOW).n_made == 1  # of another division
+    assert extract_part(model, sounds, out, RunPart(2, 3), **HOW).n_made == 1
     assert finish_parts(model, sounds, out, **HOW).n_ok == 20
     assert verify_store(out) == []
     extract(model, sounds, tmp_path / "whole", **HOW)
     assert files(out) == files(tmp_path / "whole")
     with pytest.raises(StoreError, match=r"run\.batch_size"):
-        extract_part(model, sounds, out, Part(1, 3), **HOW, batch_size=2)
+        extract_part(model, sounds, out, RunPart(1, 3), **HOW, batch_size=2)
 
 
 def test_parts_exclude_the_whole_and_themselves_but_not_each_other(tmp_path) -> None:
@@ -95,7 +95,7 @@ def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/0", "-1/2"])
 def test_what_is_no_part_is_refused(text) -> None:
     with pytest.raises(InputError, match="is no part"):
-        Part.parse(text)
+        RunPart.parse(text)
 
 
 def test_by_command(tmp_path, model) -> None:

@@ -13,7 +13,7 @@ from residual_audio.cli.output import print_json
 from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
-    from residual_audio.extraction.parts import PartMade, Planned
+    from residual_audio.extraction.batch_parts import PartMade, Planned
     from residual_audio.extraction.summary import ExtractionSummary
 
 SHOWN = 10  # reasons and clips listed on a terminal; the clip index has every clip's own
@@ -93,9 +93,14 @@ def run(
     from residual_audio.data.registry import load_dataset
     from residual_audio.data.remembered import RunSource, remember_source
     from residual_audio.errors import InputError
+    from residual_audio.extraction.batch_parts import (
+        RunPart,
+        extract_part,
+        finish_parts,
+        plan_parts,
+    )
     from residual_audio.extraction.extract_settings import ExtractOptions
     from residual_audio.extraction.extraction import extract
-    from residual_audio.extraction.parts import Part, extract_part, finish_parts, plan_parts
     from residual_audio.extraction.summary import summarise
 
     if plan + finish + (part is not None) > 1:
@@ -125,7 +130,7 @@ def run(
         return
     with watching(quiet or json) as progress:
         if part is not None:
-            made = extract_part(model, data, out, Part.parse(part), progress=progress, **how)
+            made = extract_part(model, data, out, RunPart.parse(part), progress=progress, **how)
         elif finish:
             found = finish_parts(model, data, out, **how)
         else:

@@ -35,14 +35,14 @@ from residual_audio.store.writer import StoreWriter
 
 
 @dataclass(frozen=True)
-class Part:
+class RunPart:
     """Part `number` of `of`, counted from 1."""
 
     number: int
     of: int
 
     @classmethod
-    def parse(cls, text: str) -> Part:
+    def parse(cls, text: str) -> RunPart:
         found = re.fullmatch(r"(\d+)/(\d+)", text.strip())
         part = cls(int(found[1]), int(found[2])) if found else None
         if part is None or not 1 <= part.number <= part.of:
@@ -99,7 +99,7 @@ def extract_part(
     model: AudioTextModel | str,
     dataset: Dataset | str,
     out: str | Path,
-    part: Part,
+    part: RunPart,
     *,
     progress: Progress = SILENT,
     **options: Unpack[ExtractOptions],
