@@ -14,7 +14,10 @@ from residual_audio.benchmarks.faults.bad_sound import mutate_sound
 from residual_audio.benchmarks.faults.campaigns import run_campaigns
 from residual_audio.benchmarks.faults.crashes import crash_everywhere
 from residual_audio.benchmarks.faults.damage import damage_files
+from residual_audio.benchmarks.faults.limits import within_limits
+from residual_audio.benchmarks.faults.long_works import LONG_WORKS
 from residual_audio.benchmarks.faults.outcome import Campaign
+from residual_audio.benchmarks.faults.writers import at_once
 from residual_audio.errors import InputError
 
 
@@ -25,6 +28,18 @@ def assert_held(campaigns: list[Campaign]) -> None:
 
 def test_crashes_at_every_moment_of_every_write() -> None:
     assert_held(crash_everywhere(4))
+
+
+def test_crashes_of_ablation_and_training() -> None:
+    assert_held(crash_everywhere(3, works=[w for w in LONG_WORKS if w.name in ("ablate", "train")]))
+
+
+def test_full_disks_and_other_limits_are_one_sentence() -> None:
+    assert_held(within_limits(2))
+
+
+def test_writers_at_once_and_sigterm() -> None:
+    assert_held(at_once(1))
 
 
 def test_damage_is_found() -> None:

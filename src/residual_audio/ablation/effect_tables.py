@@ -26,7 +26,7 @@ def effects_table(
     n = effects.delta(next(iter(effects.after))).shape[1]
     before = {m: float(v.mean()) for m, v in effects.before.items()}
     notes = (
-        f"{n} clips, mode {effects.about.mode}, {effects.about.seconds:.1f} s",
+        f"{n} clips, mode {effects.about.mode}",
         "before: " + ", ".join(f"{m} {v:.4f}" for m, v in before.items()),
         "changes are after − before; 95% intervals are paired and draw whole groups; p: sign flips "
         "of whole groups, q: false discovery rate over the units",

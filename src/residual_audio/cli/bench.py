@@ -170,13 +170,13 @@ def kill(
 def faults(
     campaign: Annotated[
         list[str] | None,
-        typer.Option("--campaign", help="crash, damage, sound, kill; repeatable; else all."),
+        typer.Option("--campaign", help="crash, damage, sound, kill, limits, writers; else all."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A few of each, in a minute.")] = False,
     seed: options.Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """Crash at every write, damaged files, bad sound, kills: tried and held; exit 1 if not all."""
+    """Crashes, damage, bad sound, kills, limits, writers: tried and held; exit 1 if not all."""
     from dataclasses import asdict
 
     from residual_audio.benchmarks.faults.campaigns import run_campaigns

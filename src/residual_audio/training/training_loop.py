@@ -170,7 +170,7 @@ def train(
     step = load_checkpoint(folder, module, average.values, optimisers, task.identity)
     log, looks = LineLog(folder / "log.jsonl"), LineLog(folder / "tracking.jsonl")
     log.cut(step)
-    looks.cut(step)
+    looks.cut(step or -1)  # what was seen before the first step is seen again
     marks = _snapshot_steps(settings)
     last = settings.steps if stop_after is None else min(settings.steps, stop_after)
 

@@ -7,17 +7,27 @@ from collections.abc import Callable, Iterable
 from residual_audio.benchmarks.faults.bad_sound import mutate_sound
 from residual_audio.benchmarks.faults.crashes import crash_everywhere
 from residual_audio.benchmarks.faults.damage import damage_files
+from residual_audio.benchmarks.faults.limits import within_limits
+from residual_audio.benchmarks.faults.long_works import LONG_WORKS
 from residual_audio.benchmarks.faults.outcome import Campaign
+from residual_audio.benchmarks.faults.writers import at_once
 from residual_audio.benchmarks.kill import bench_kill
 from residual_audio.errors import InputError
 from residual_audio.progress import SILENT, Progress
 
+MOMENTS_OF_LONG_WORK = 12
+"""A whole run writes a thousand times and takes a minute: so many moments of it."""
 Run = Callable[[bool, int, Progress], list[Campaign]]
 """Quick or whole, seed, progress."""
 
 
 def _crash(quick: bool, seed: int, progress: Progress) -> list[Campaign]:
-    return crash_everywhere(8 if quick else None, progress)
+    if quick:
+        return crash_everywhere(8, progress)
+    return [
+        *crash_everywhere(None, progress),
+        *crash_everywhere(MOMENTS_OF_LONG_WORK, progress, LONG_WORKS),
+    ]
 
 
 def _damage(quick: bool, seed: int, progress: Progress) -> list[Campaign]:
@@ -37,11 +47,21 @@ def _kill(quick: bool, seed: int, progress: Progress) -> list[Campaign]:
     return [campaign]
 
 
+def _limits(quick: bool, seed: int, progress: Progress) -> list[Campaign]:
+    return within_limits(3 if quick else None, progress)
+
+
+def _writers(quick: bool, seed: int, progress: Progress) -> list[Campaign]:
+    return at_once(1 if quick else 16, seed, progress)
+
+
 CAMPAIGNS: dict[str, Run] = {
     "crash": _crash,
     "damage": _damage,
     "sound": _sound,
     "kill": _kill,
+    "limits": _limits,
+    "writers": _writers,
 }
 
 

@@ -27,13 +27,13 @@ class Work:
     """Reads all of it back, or raises an error that names the file."""
 
 
-def _extract(out: Path) -> None:
+def extract_small(out: Path) -> None:
     torch.set_num_threads(1)
     data = load_dataset("synthetic", n_clips=8, duration_s=1.0)
     extract(small_model(), data, out, capture="all", shard_size=4, n_threads=0, device="cpu")
 
 
-def _read_store(out: Path) -> None:
+def read_store(out: Path) -> None:
     store = open_store(out)
     for name in store.names:
         for _ in store.pieces(name):
@@ -47,11 +47,11 @@ def _analyse(out: Path) -> None:
     from residual_audio.analysis.analysis import Options, analyse
     from residual_audio.report.write import write_analysis
 
-    _extract(out)
+    extract_small(out)
     write_analysis(analyse(open_store(out), Options(parts=frozenset({"spectra"}))), out)
 
 
-def _read_tables(out: Path) -> None:
+def read_tables(out: Path) -> None:
     from residual_audio.table import read_csv
 
     for path in sorted((out / "tables").glob("*.csv")):
@@ -100,15 +100,15 @@ def _read_model(out: Path) -> None:
 def _export(out: Path) -> None:
     from residual_audio.store.other_formats import export_store
 
-    _extract(out)
+    extract_small(out)
     export_store(open_store(out), out / "store.npz", overwrite=True)
 
 
 WORKS = (
-    Work("extract", _extract, _read_store),
-    Work("analyse", _analyse, _read_tables),
+    Work("extract", extract_small, read_store),
+    Work("analyse", _analyse, read_tables),
     Work("evaluate", _result, _read_result),
     Work("reweight", _gains, _read_gains),
     Work("convert", _model, _read_model),
-    Work("export", _export, _read_store),
+    Work("export", _export, read_store),
 )
