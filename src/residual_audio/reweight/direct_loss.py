@@ -59,13 +59,16 @@ class DirectLoss:
         """The same with something held in place."""
         return replace(self, hold=form)
 
-    def curvature(self, x: FloatArray, gains: np.ndarray | None = None) -> FloatArray:
-        """B, of these gains only if given."""
+    def only(self, gains: np.ndarray) -> DirectLoss:
+        """The same as a function of these gains, the others at 1."""
+        hold = None if self.hold is None else self.hold[np.ix_(gains, gains)]
+        return replace(self, terms=self.terms.only(gains), hold=hold)
+
+    def curvature(self, x: FloatArray) -> FloatArray:
+        """B"""
         metric = answer_metric(self._some.shifted(x), self.from_latent, self.judge)
-        found = self.terms.energy(metric, gains)
-        if self.hold is None:
-            return found
-        return found + (self.hold if gains is None else self.hold[np.ix_(gains, gains)])
+        found = self.terms.energy(metric)
+        return found if self.hold is None else found + self.hold
 
     @cached_property
     def _some(self) -> DirectTerms:

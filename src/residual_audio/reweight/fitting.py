@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,8 +24,8 @@ from residual_audio.reweight.keep_in_place import (
 )
 from residual_audio.reweight.objectives import objective
 from residual_audio.reweight.path import (
+    AT_END,
     DEFAULT_STRENGTH,
-    TO_CHOOSE,
     HeldOut,
     Judged,
     Regularity,
@@ -126,7 +125,7 @@ def fit_direct(
     keep: KeepInPlace | None = None,
 ) -> Settled:
     """λ from coordinates alone: strengths chosen on held-out clips, then solved on all clips."""
-    terms = terms_for(lesson.train)
+    first = terms = terms_for(lesson.train)
     path = StrengthPath(lesson.loss(terms, head, lesson.train), how)
     strength, judged = DEFAULT_STRENGTH[how.penalty], list[Judged]()
     if len(lesson.held_out):
@@ -145,25 +144,13 @@ def fit_direct(
         form = hold * joined_form(
             here, keep.hold, [np.arange(len(h.reference.judge)) for h in here]
         )
-    found = _solve_exactly(lesson, terms, head, how, strength, form)
+    loss = lesson.loss(terms, head, lesson.everyone).holding(form)
+    # where the axes are the same, the choice has found a good place to begin
+    whole = StrengthPath(loss, how, path, strength) if judged and terms is first else None
+    found = (whole or StrengthPath(loss, how)).at(strength, AT_END)
     # 1 + x may leave the bounds by a rounding
     values = torch.from_numpy(1.0 + found.x).float().clamp(how.bounds.low, how.bounds.high)
     return Settled(values, terms, strength, found, tuple(judged), hold, tuple(costs))
-
-
-def _solve_exactly(
-    lesson: Lesson,
-    terms: DirectTerms,
-    head: JointHead,
-    how: Regularity,
-    strength: float,
-    form: FloatArray | None,
-) -> Solution:
-    """Quickly in float32, then to the end in float64."""
-    quick = StrengthPath(lesson.loss(terms, head, lesson.everyone).holding(form), how)
-    quick.at(strength, TO_CHOOSE)
-    precise = lesson.loss(terms.double(), deepcopy(head).double(), lesson.everyone)
-    return quick.ended(precise.holding(form), strength)
 
 
 def _choose_hold(

@@ -26,8 +26,9 @@ Kind = Literal["group", "lasso", "ridge"]
 RELAXED = 0.3
 # The path need not be exact to be compared; what is kept is. The slope of a joint head with ReLUs
 # jumps, which leaves optimality conditions open by some thousandths of the slope at 1.
-ON_PATH, AT_END = Stopping(3e-2, 60, descent=1e-4), Stopping(1e-2, 300, descent=1e-5)
-TO_CHOOSE = replace(ON_PATH, tolerance=AT_END.tolerance)
+ON_PATH, AT_END = Stopping(3e-2, 60, descent=1e-3), Stopping(1e-2, 300, descent=1e-4)
+NEAR = 0.8
+"""Units whose slope comes so near to what would move them are solved for at once."""
 READABLE = Bounds(0.0, 4.0)
 
 
@@ -53,11 +54,11 @@ class Regularity:
 
 
 PATHS: dict[Kind, tuple[float, ...]] = {
-    "group": (0.5, 0.35, 0.25, 0.18, 0.12),
-    "lasso": (0.5, 0.35, 0.25, 0.18, 0.12, 0.08),
-    "ridge": (1e-1, 1e-2, 1e-3, 1e-4, 1e-5),
+    "group": (0.5, 0.25, 0.12),
+    "lasso": (0.5, 0.25, 0.12),
+    "ridge": (1e-2, 1e-3, 1e-4),
 }
-DEFAULT_STRENGTH: dict[Kind, float] = {"group": 0.25, "lasso": 0.25, "ridge": 1e-1}
+DEFAULT_STRENGTH: dict[Kind, float] = {"group": 0.25, "lasso": 0.25, "ridge": 1e-2}
 """Where no clip can be spared to choose it."""
 FREE = Regularity("ridge", UNBOUNDED, rule="best")
 
@@ -114,42 +115,56 @@ def jackknife(
     return whole, float(np.sqrt((g - 1) / g * np.sum((np.array(left) - np.mean(left)) ** 2)))
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where a path stands: all gains under the penalty, and the chosen ones fitted again."""
+
+    full: FloatArray
+    kept: FloatArray
+
+
 class StrengthPath:
     """Solutions of one loss along falling strengths, each begun where the last one ended."""
 
     def __init__(
-        self, loss: DirectLoss, how: Regularity, begun: StrengthPath | None = None
+        self,
+        loss: DirectLoss,
+        how: Regularity,
+        begun: StrengthPath | None = None,
+        strength: float | None = None,
     ) -> None:
-        """`begun`: a path of the same gains, from whose end this one goes on."""
+        """`begun`: a path of the same gains, from whose end (or a strength) this one goes on."""
         self._loss, self._how = loss, how
         n = loss.terms.n_gains
         self._bare = Penalty(loss.terms.weights(), loss.terms.owner(), how.bounds)
-        slope = loss(np.zeros(n))[1] / self._bare.weights
-        self._unit = float(np.abs(slope).max(initial=0.0))
+        self._slope = loss(np.zeros(n))[1] / self._bare.weights
+        self._unit = float(np.abs(self._slope).max(initial=0.0))
         if how.penalty == "group":
-            self._top = self._bare.identity_strength(slope)
+            self._top = self._bare.identity_strength(self._slope)
         elif how.penalty == "lasso":
             self._top = self._unit
         else:
-            self._top = float(np.linalg.norm(slope)) / n**0.5
-        self._full: FloatArray | None = None if begun is None else begun._full
-        self._kept: FloatArray | None = None if begun is None else begun._kept
+            self._top = float(np.linalg.norm(self._slope)) / n**0.5
+        self._seen: dict[float | None, _Place] = {None: _Place(np.zeros(n), np.zeros(n))}
+        if begun is not None:
+            last = next(reversed(begun._seen))
+            self._seen[None] = begun._seen[last if strength is None else strength]
 
     def at(self, strength: float, stop: Stopping = ON_PATH) -> Solution:
         """The gains at a strength, as a share of the one that lets nothing move."""
         stop = replace(stop, unit=self._unit)
+        if self._how.penalty == "ridge":
+            # what a weaker ridge changes is small against the slope at 1
+            stop = replace(stop, tolerance=0.1 * stop.tolerance)
         penalty = self._penalty(strength)
-        found = solve(self._loss, penalty, self._full, stop)
-        self._full = found.x
-        return self._relaxed(strength, found.x, stop) if penalty.group or penalty.lasso else found
-
-    def ended(self, loss: DirectLoss, strength: float, stop: Stopping = AT_END) -> Solution:
-        """The solution at the strength that was last solved, again with a more precise loss; which
-        gains may move is settled."""
-        path = StrengthPath(loss, self._how, self)
-        if self._how.penalty == "ridge" or self._full is None:
-            return path.at(strength, stop)
-        return path._relaxed(strength, self._full, replace(stop, unit=path._unit))
+        before = self._seen[next(reversed(self._seen))]
+        found = self._solved(penalty, before.full, stop)
+        place = _Place(found.x, found.x)
+        if penalty.group or penalty.lasso:
+            found = self._relaxed(strength, place.full, before.kept, stop)
+            place = replace(place, kept=found.x)
+        self._seen[strength] = place
+        return found
 
     def _penalty(self, strength: float) -> Penalty:
         amount = strength * self._top
@@ -159,37 +174,53 @@ class StrengthPath:
             return replace(self._bare, lasso=amount)
         return replace(self._bare, ridge=amount)
 
-    def _relaxed(self, strength: float, full: FloatArray, stop: Stopping) -> Solution:
+    def _solved(self, penalty: Penalty, start: FloatArray, stop: Stopping) -> Solution:
+        """Over the units in play, until none of the others would leave 1."""
+        if not penalty.group:
+            return solve(self._loss, penalty, start, stop)
+        x, slope, evaluations = start, self._slope_at(start), 1
+        while True:
+            playing = penalty.awake(penalty.weights * x, slope / NEAR)
+            gains = np.flatnonzero(playing[penalty.owner])
+            found = self._solve_only(gains, penalty, x, stop)
+            x, slope = found.x, self._slope_at(found.x)
+            evaluations += found.evaluations + 1
+            missing = penalty.awake(penalty.weights * x, slope * (1 - stop.tolerance)) & ~playing
+            if not missing.any() or evaluations >= stop.evaluations:
+                residual = penalty.residual(penalty.weights * x, slope) / self._unit
+                converged = found.converged and not missing.any()
+                return replace(
+                    found,
+                    x=x,
+                    residual=residual,
+                    evaluations=evaluations,
+                    converged=converged,
+                )
+
+    def _slope_at(self, x: FloatArray) -> FloatArray:
+        return self._loss(x)[1] / self._bare.weights if x.any() else self._slope
+
+    def _solve_only(
+        self, gains: np.ndarray, penalty: Penalty, start: FloatArray, stop: Stopping
+    ) -> Solution:
+        """These gains, the others at 1."""
+        x = np.zeros_like(start)
+        if not len(gains):
+            return Solution(x, np.nan, 0.0, 0, True)
+        found = solve(self._loss.only(gains), penalty.at(gains), start[gains], stop)
+        x[gains] = found.x
+        return replace(found, x=x)
+
+    def _relaxed(
+        self, strength: float, full: FloatArray, before: FloatArray, stop: Stopping
+    ) -> Solution:
         """The chosen gains alone, at a part of the strength."""
         there = full != 0
         if self._how.penalty == "group":
             there = (self._bare.norms(full) > 0)[self._bare.owner]
-        gains = np.flatnonzero(there)
-        part = Restricted(self._loss, gains)
-        start = np.where(there, full if self._kept is None else self._kept, 0.0)
-        found = solve(part, self._penalty(RELAXED * strength).at(gains), start[gains], stop)
-        self._kept = part.widened(found.x)
-        return replace(found, x=self._kept)
-
-
-@dataclass(frozen=True)
-class Restricted:
-    """A loss of some gains, the others at 1."""
-
-    loss: DirectLoss
-    gains: np.ndarray
-
-    def widened(self, x: FloatArray) -> FloatArray:
-        out = np.zeros(self.loss.terms.n_gains)
-        out[self.gains] = x
-        return out
-
-    def __call__(self, x: FloatArray) -> tuple[float, FloatArray]:
-        value, slope = self.loss(self.widened(x))
-        return value, slope[self.gains]
-
-    def curvature(self, x: FloatArray) -> FloatArray:
-        return self.loss.curvature(self.widened(x), self.gains)
+        start = np.where(there, np.where(before != 0, before, full), 0.0)
+        weaker = self._penalty(RELAXED * strength)
+        return self._solve_only(np.flatnonzero(there), weaker, start, stop)
 
 
 def choose_strength(

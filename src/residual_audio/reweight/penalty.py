@@ -11,6 +11,7 @@ exactly at λ = 1.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,7 +20,7 @@ import numpy as np
 from residual_audio.errors import InputError
 from residual_audio.types import FloatArray
 
-BISECTIONS = 60
+BISECTIONS = 50
 
 
 @dataclass(frozen=True)
@@ -130,16 +131,19 @@ class Penalty:
         factor = np.maximum(1.0 - tau / np.maximum(norms, 1e-300), 0.0)
         u = v * factor[self.owner]
         cut = np.clip(u, self.low, self.high)
-        if np.array_equal(cut, u):
-            return u
-        below, above = np.zeros_like(norms), np.ones_like(norms)
-        for _ in range(bisections):
-            middle = 0.5 * (below + above)
-            size = self.norms(np.clip(v * middle[self.owner], self.low, self.high))
-            up = size >= middle * (size + tau)
-            below, above = np.where(up, middle, below), np.where(up, above, middle)
-        factor = np.where(norms > tau, above, 0.0)
-        return np.clip(v * factor[self.owner], self.low, self.high)
+        changed = np.unique(self.owner[cut != u])
+        for unit in changed:
+            gains = self._members[unit]
+            cut[gains] = _shrunk(
+                v[gains], float(tau[unit]), self.low[gains], self.high[gains], bisections
+            )
+        return cut
+
+    @cached_property
+    def _members(self) -> list[np.ndarray]:
+        """The gains of every unit."""
+        order = np.argsort(self.owner, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(self.owner))[:-1])
 
     def residual(self, u: FloatArray, slope: FloatArray) -> float:
         """How far the optimality (KKT) conditions are from holding at u: max |u − prox(u − slope)|.
@@ -164,3 +168,19 @@ class Penalty:
         """The same on some of the gains, which are whole units."""
         _, owner = np.unique(self.owner[gains], return_inverse=True)
         return replace(self, weights=self.weights[gains], owner=owner)
+
+
+def _shrunk(
+    v: FloatArray, tau: float, low: FloatArray, high: FloatArray, bisections: int
+) -> FloatArray:
+    """clip(s v) of one unit with s = ‖clip(s v)‖ / (‖clip(s v)‖ + τ), the largest such s."""
+    below, above = 0.0, 1.0
+    for _ in range(bisections):
+        middle = 0.5 * (below + above)
+        part = np.minimum(np.maximum(middle * v, low), high)
+        size = math.sqrt(part @ part)
+        if size >= middle * (size + tau):
+            below = middle
+        else:
+            above = middle
+    return np.minimum(np.maximum(above * v, low), high)

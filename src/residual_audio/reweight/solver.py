@@ -29,8 +29,8 @@ from residual_audio.types import FloatArray
 ARMIJO = 1e-4
 SWEEPS = 5
 # in the model, which is only one itself, a few digits are enough
-ROUGH = 20
-HALVINGS = 7
+ROUGH = 16
+SHORTENINGS = 7
 POLISH_STEPS, EDGES = 12, 3
 MEMORY = 30
 
@@ -180,7 +180,7 @@ def _descend(objective: _Objective, here: _Point, model: _Model) -> _Point:
     towards = model.minimum(penalty, here) - here.u
     promise = float(here.slope @ towards)
     promise += penalty.value(here.u + towards) - penalty.value(here.u)
-    return _search(objective, here, lambda t: here.u + t * towards, lambda t, _: t * promise)
+    return _search(objective, here, lambda t: here.u + t * towards, lambda t, _: t * promise)[0]
 
 
 def _polish(
@@ -190,7 +190,7 @@ def _polish(
     penalty = objective.penalty
     face = _Face.of(penalty, here, curvature)
     pairs: list[tuple[FloatArray, FloatArray, float]] = []
-    edges, values = 0, list[float]()
+    scale, length, edges, values = 1.0, 1.0, 0, list[float]()
     for _ in range(steps):
         values.append(here.value)
         slow = len(values) > 10 and values[-11] - here.value <= objective.little(here.value)
@@ -199,8 +199,8 @@ def _polish(
         slope = face.slope(here)
         if np.abs(slope).max() <= goal:
             break
-        direction = -_two_loops(slope, pairs, face.inverse)
-        found = face.search(objective, here, direction)
+        direction = -_two_loops(slope, pairs, face.inverse, scale)
+        found, length = face.search(objective, here, direction, min(1.0, 2.0 * length))
         if found is here:
             break
         change, step = face.slope(found) - slope, (found.u - here.u)[face.free]
@@ -209,11 +209,13 @@ def _polish(
             edges += 1
             if edges == EDGES:
                 break  # the model says better what else is to stop or to begin
-            face, pairs = _Face.of(penalty, here, curvature), []
+            face, pairs, scale = _Face.of(penalty, here, curvature), [], 1.0
             continue
+        change = _damped(step, change, face.bent(step) / scale)
         along = float(step @ change)
-        if along > 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
-            pairs = [*pairs, (step, change, 1.0 / along)][-MEMORY:]
+        pairs = [*pairs, (step, change, 1.0 / along)][-MEMORY:]
+        # kinks of the loss bend it more than the model knows
+        scale = float(np.clip(along / float(change @ face.inverse(change)), 1e-4, 1.0))
     return here
 
 
@@ -224,19 +226,32 @@ class _Face:
     penalty: Penalty
     free: np.ndarray
     sign: FloatArray
+    bends: FloatArray
+    """[free, free]: curvature of the model and the penalty, in single precision."""
     inverse: Callable[[FloatArray], FloatArray]
+    """v ↦ bends⁻¹ v"""
 
     @classmethod
     def of(cls, penalty: Penalty, here: _Point, curvature: FloatArray) -> _Face:
         free = np.flatnonzero(penalty.free(here.u))
-        inverse = _inverse(curvature[np.ix_(free, free)], penalty.curvature(here.u)[free])
-        return cls(penalty, free, np.sign(here.u[free]), inverse)
+        bends = curvature[np.ix_(free, free)].astype(np.float32)
+        if len(free):
+            # as little added as makes the factor stable
+            least = 1e-6 * np.trace(bends) / len(free) + 1e-30
+            bends[np.diag_indices(len(free))] += penalty.curvature(here.u)[free] + least
+        return cls(penalty, free, np.sign(here.u[free]), bends, _inverse(bends))
+
+    def bent(self, step: FloatArray) -> FloatArray:
+        """The change of the slope that the model expects of a step."""
+        return (self.bends @ step.astype(np.float32)).astype(np.float64)
 
     def slope(self, point: _Point) -> FloatArray:
         """Of loss and penalty along the free gains."""
         return (point.slope + self.penalty.gradient(point.u))[self.free]
 
-    def search(self, objective: _Objective, here: _Point, direction: FloatArray) -> _Point:
+    def search(
+        self, objective: _Objective, here: _Point, direction: FloatArray, longest: float
+    ) -> tuple[_Point, float]:
         """Along the direction, bent where it leaves the bounds or a gain would change sign."""
         penalty, free, slope = self.penalty, self.free, self.slope(here)
         low, high = penalty.low[free], penalty.high[free]
@@ -249,31 +264,52 @@ class _Face:
             out[free] = part
             return out
 
-        return _search(objective, here, along, lambda _, u: float(slope @ (u - here.u)[free]))
+        def promise(_: float, u: FloatArray) -> float:
+            return float(slope @ (u - here.u)[free])
+
+        return _search(objective, here, along, promise, longest)
 
 
-def _inverse(block: FloatArray, diagonal: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """v ↦ (B + diag)⁻¹ v, with as little added as makes it stable."""
-    if not len(block):
+def _inverse(bends: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """It only guides the descent, for which single precision is enough."""
+    if not len(bends):
         return lambda v: v
-    block[np.diag_indices(len(block))] += diagonal + 1e-8 * np.trace(block) / len(block) + 1e-300
-    factor = cho_factor(block, lower=True, overwrite_a=True, check_finite=False)
-    return lambda v: np.asarray(cho_solve(factor, v, check_finite=False))
+    factor = cho_factor(bends, lower=True, check_finite=False)
+
+    def inverse(v: FloatArray) -> FloatArray:
+        size = float(np.abs(v).max(initial=0.0)) or 1.0
+        solved = cho_solve(factor, (v / size).astype(np.float32), check_finite=False)
+        return size * np.asarray(solved, np.float64)
+
+    return inverse
+
+
+def _damped(step: FloatArray, change: FloatArray, expected: FloatArray) -> FloatArray:
+    """The change of slope, mixed with what the model expects where it bends too little (Powell).
+
+    Across a kink the slope may even fall along a step; such a pair would make steps huge.
+    """
+    along, wanted = float(step @ change), float(step @ expected)
+    if along >= 0.2 * wanted:
+        return change
+    share = 0.8 * wanted / (wanted - along)
+    return share * change + (1.0 - share) * expected
 
 
 def _two_loops(
     slope: FloatArray,
     pairs: list[tuple[FloatArray, FloatArray, float]],
     inverse: Callable[[FloatArray], FloatArray],
+    scale: float,
 ) -> FloatArray:
-    """The L-BFGS product H v, with H₀ the inverse of the model's curvature."""
+    """The L-BFGS product H v, with H₀ the inverse of the model's curvature, scaled."""
     v = slope.copy()
     kept = []
     for step, change, scale in reversed(pairs):
         a = scale * float(step @ v)
         v -= a * change
         kept.append(a)
-    v = inverse(v)
+    v = scale * inverse(v)
     for (step, change, scale), a in zip(pairs, reversed(kept), strict=True):
         v += (a - scale * float(change @ v)) * step
     return v
@@ -284,19 +320,23 @@ def _search(
     here: _Point,
     along: Callable[[float], FloatArray],
     promise: Callable[[float, FloatArray], float],
-) -> _Point:
-    """The first of t = 1, ½, ¼ … that descends by a share of what was promised, else `here`."""
+    longest: float = 1.0,
+) -> tuple[_Point, float]:
+    """The first of t = `longest` and ever shorter steps that descends by a share of what was promised.
+
+    The next is where a parabola through what is known is least. `here` if none descends. With t.
+    """
     little = 0.1 * objective.little(here.value)
-    t = 1.0
-    for _ in range(HALVINGS):
+    t = longest
+    for _ in range(SHORTENINGS):
         u = along(t)
         wanted = promise(t, u)
         if not wanted < 0.0 or np.array_equal(u, here.u):
-            return here
+            return here, t
         found = objective.at(u)
         if found.value <= here.value + ARMIJO * wanted:
-            return found
+            return found, t
         if -wanted < little:
-            return here
-        t *= 0.5
-    return here
+            return here, t
+        t *= float(np.clip(-0.5 * wanted / (found.value - here.value - wanted), 0.1, 0.5))
+    return here, t

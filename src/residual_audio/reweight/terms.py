@@ -90,11 +90,11 @@ class DirectTerms:
             parts.append(self.means @ slope.sum(0))
         return torch.cat(parts).numpy().astype(np.float64)
 
-    def energy(self, metric: FloatArray, gains: np.ndarray | None = None) -> FloatArray:
+    def energy(self, metric: FloatArray) -> FloatArray:
         """[gain, gain]: x'Ex is the mean over clips of ‖latent(1 + x) − latent(1)‖² in a metric
-        [D, D]; of these gains only, if given. Coarse units count over some of the clips."""
+        [D, D]. Coarse units count over some of the clips."""
         n = sum(self.sizes)
-        every = np.arange(self.n_gains) if gains is None else gains
+        every = np.arange(self.n_gains)
         ranked = every[(every < self.axes.shape[0]) | (every >= n)]
         found = _ranked_energy(*self._ranked(ranked), metric)
         if len(ranked) == len(every):
@@ -136,6 +136,24 @@ class DirectTerms:
         energy = torch.cat(size).numpy().astype(np.float64)
         energy = energy / np.sqrt((energy**2).mean())
         return np.sqrt(np.maximum(energy, 1e-6))
+
+    def only(self, gains: np.ndarray) -> DirectTerms:
+        """These gains alone, the others at 1: for the solver, which asks for no unit by name."""
+        k, n = self.axes.shape[0], sum(self.sizes)
+        fine = torch.from_numpy(gains[gains < k])
+        rough = torch.from_numpy(gains[(gains >= k) & (gains < n)] - k)
+        means = torch.from_numpy(gains[gains >= n] - n)
+        return replace(
+            self,
+            base=self.here,
+            amplitudes=self.amplitudes[:, fine],
+            axes=self.axes[fine],
+            whole=self.whole[:, :, rough],
+            means=self.means[means],
+            units=(),
+            sizes=(len(fine), *(1 for _ in rough)),
+            keep_mean=True,
+        )
 
     def at(self, rows: Any) -> DirectTerms:
         """The same for these clips only, in this order."""
