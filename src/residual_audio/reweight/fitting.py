@@ -34,7 +34,6 @@ from residual_audio.reweight.path import (
 )
 from residual_audio.reweight.solver import Solution
 from residual_audio.reweight.terms import DirectTerms
-from residual_audio.types import FloatArray
 
 TermsFor = Callable[[np.ndarray], DirectTerms]
 """Training clips → terms of all clips, along axes that only those clips have decided."""

@@ -211,11 +211,11 @@ def _polish(
                 break  # the model says better what else is to stop or to begin
             face, pairs, scale = _Face.of(penalty, here, curvature), [], 1.0
             continue
-        change = _damped(step, change, face.bent(step) / scale)
-        along = float(step @ change)
-        pairs = [*pairs, (step, change, 1.0 / along)][-MEMORY:]
+        damped = _damped(step, change, face.bent(step) / scale)
+        along = float(step @ damped)
+        pairs = [*pairs, (step, damped, 1.0 / along)][-MEMORY:]
         # kinks of the loss bend it more than the model knows
-        scale = float(np.clip(along / float(change @ face.inverse(change)), 1e-4, 1.0))
+        scale = float(np.clip(along / float(damped @ face.inverse(damped)), 1e-4, 1.0))
     return here
 
 
@@ -322,7 +322,7 @@ def _search(
     promise: Callable[[float, FloatArray], float],
     longest: float = 1.0,
 ) -> tuple[_Point, float]:
-    """The first of t = `longest` and ever shorter steps that descends by a share of what was promised.
+    """The first of ever shorter steps t that descends by a share of what was promised.
 
     The next is where a parabola through what is known is least. `here` if none descends. With t.
     """
