@@ -56,7 +56,7 @@ class Regularity:
 PATHS: dict[Kind, tuple[float, ...]] = {
     "group": (0.5, 0.25, 0.12),
     "lasso": (0.5, 0.25, 0.12),
-    "ridge": (1e-2, 1e-3, 1e-4),
+    "ridge": (1e-1, 3e-3, 1e-4),
 }
 DEFAULT_STRENGTH: dict[Kind, float] = {"group": 0.25, "lasso": 0.25, "ridge": 1e-2}
 """Where no clip can be spared to choose it."""

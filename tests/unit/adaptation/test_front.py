@@ -38,7 +38,8 @@ def test_rows_say_what_moved_and_what_it_costs(store):
     for key in methods:
         row = rows[key]
         assert {"moved", "units_moved", "energy", "stability", "capped", "lost"} <= set(row)
-    assert rows["unbounded"]["moved"] == rows["unbounded"]["parameters"]
+    # a fold in which nothing was learned stays as it was
+    assert 0 < rows["unbounded"]["moved"] <= rows["unbounded"]["parameters"]
     assert rows["heads-0123"]["negative"] == 0
     assert rows["kept"]["lost"] <= max(rows["unbounded"]["lost"], 0.2) + 1e-9
 
