@@ -201,17 +201,18 @@ def pair_vectors(
 ) -> SaidOfPairs:
     """Every clip through the audio side once, every plain caption through the text side."""
     bare = load_pairs([without_wording(part) for part in parts], model.spec, root, cache, progress)
+    assert isinstance(model.text, SmallText)
     key = " ".join((*bare.fingerprints, str(len(bare)), model.sha256))
     path = cache / f"vectors-{hashlib.sha256(key.encode()).hexdigest()[:16]}.safetensors"
     if not path.is_file():
-        progress.note(f"audio vectors of {2 * len(bare)} clips")
+        progress.note(f"vectors of {2 * len(bare)} clips and of what is said of them")
         rows = bare.features.flatten(0, 1).split(BATCH)
         heard = torch.cat([model.head(model.encoder.encode(part.float())) for part in rows])
-        save_tensors(path, {"audio": F.normalize(heard, dim=-1).unflatten(0, (-1, 2))})
-    assert isinstance(model.text, SmallText)
-    plain = _means(model.text, bare.captions)
-    vectors = replace(bare, features=read_safetensors(path)["audio"])
-    return SaidOfPairs(reworded(parts, vectors, root), plain)
+        audio = F.normalize(heard, dim=-1).unflatten(0, (-1, 2))
+        save_tensors(path, {"audio": audio, "plain": _means(model.text, bare.captions)})
+    vectors = read_safetensors(path)
+    pairs = replace(bare, features=vectors["audio"])
+    return SaidOfPairs(reworded(parts, pairs, root), vectors["plain"])
 
 
 def _means(tower: SmallText, said: Sequence[Captions]) -> Tensor:
