@@ -83,6 +83,8 @@ def tasks(args: argparse.Namespace) -> Iterator[Result]:
         for key, pairs in data.items():
             yield named(evaluate_compa(model, pairs, embedding=PLAIN), key)
             yield geometry(model, pairs, key)
+            if args.scores_only:
+                continue
             exchanges = exchanges_of_pairs(model, pairs)
             runs[key] = interchange(exchanges, "head", ExchangeWay("attribution", min_gap=MIN_GAP))
             halved[key] = halves(exchanges, 0)
@@ -90,6 +92,8 @@ def tasks(args: argparse.Namespace) -> Iterator[Result]:
                 args.out / f"patching_{label}_{key}.csv", effects_table(runs[key], f"{label}-{key}")
             )
             yield heads_result(model, pairs, key, runs[key], exchanges, args.exact)
+        if args.scores_only:
+            continue
         yield same_heads(model, runs)
         yield evaluate_localisation(model, *halves_named(data["real-order"], args.root))
         for key in args.taken_out:
@@ -251,6 +255,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--exact", type=int, default=8, help="exchanges that are also run exactly")
     parser.add_argument("--heads", type=int, default=10, help="heads that are taken out together")
     parser.add_argument("--taken-out", nargs="*", default=["synthetic-order", "real-order"])
+    parser.add_argument(
+        "--scores-only", action="store_true", help="F, G, H and geometry: enough for snapshots"
+    )
     args = parser.parse_args(argv)
     for result in tasks(args):
         path = write_result(result, args.out)
