@@ -42,6 +42,8 @@ class Clip:
     """Official fold, where the data set has one."""
     group: str | None = None
     """Clips of one source (recording, speaker, instrument) share it; splits keep it whole."""
+    inside: tuple[int, int] | None = None
+    """Where in `path` it lies, where that is an archive or a table of many clips."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -24,7 +24,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path, Rel
 
 
 def test_every_data_set_has_a_release_to_test_it_on() -> None:
-    assert {*dataset_names()} == {*RELEASES, "synthetic", "joined"}
+    assert {*dataset_names()} == {*RELEASES, "synthetic", "joined", "hf", "wds"}
 
 
 @pytest.mark.parametrize("name", dataset_names())

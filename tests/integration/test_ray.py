@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import ray
+from containers import write_tars
 from ray.cluster_utils import Cluster
 from ray_work import SLEEPS, Sounds, no_set_up, nothing, work
 from tiny_model import tiny_model
@@ -19,6 +20,12 @@ from residual_audio.data.registry import load_dataset
 from residual_audio.engine import Where, open_engine, ray_crew
 from residual_audio.engine import ray as ray_engine
 from residual_audio.errors import EngineError, StoreError
+from residual_audio.extraction.batch_parts import (
+    RunPart,
+    extract_part,
+    finish_parts,
+    plan_parts,
+)
 from residual_audio.extraction.extraction import extract
 from residual_audio.models import native
 from residual_audio.progress import Progress
@@ -86,6 +93,50 @@ def test_the_same_bytes_though_a_worker_and_a_node_are_lost(cluster, tmp_path) -
     assert len(shards(tmp_path / "ray")) == 11
     assert verify_store(tmp_path / "ray") == []
     assert not ray.is_initialized()
+
+
+class Stopped(BaseException):
+    pass
+
+
+class StopAfter(Progress):
+    def __init__(self, n_clips: int) -> None:
+        self.left = n_clips
+
+    def advance(self, n: int = 1) -> None:
+        self.left -= n
+        if self.left <= 0:
+            raise Stopped
+
+
+def test_five_ways_give_the_same_shards(cluster, tmp_path) -> None:
+    """Of tar shards, whose clips no store shard agrees with."""
+    name = str(tmp_path / "tiny")
+    native.save(tiny_model(text=False), Path(name))
+    data = load_dataset(f"wds:{write_tars(tmp_path, n=10)}", label="category")
+    how = {"shard_size": 3, "batch_size": 2, "device": "cpu", "n_threads": 1, "capture": "all"}
+
+    extract(name, data, tmp_path / "here", **how)
+    whole = shards(tmp_path / "here")
+    assert len(whole) == 4
+
+    extract(name, data, tmp_path / "processes", processes=2, **how)
+    assert shards(tmp_path / "processes") == whole
+
+    extract(name, data, tmp_path / "ray", engine="ray", ray_address=cluster.address, **how)
+    assert shards(tmp_path / "ray") == whole
+
+    plan_parts(name, data, tmp_path / "parts", **how)
+    for number in (2, 1):
+        extract_part(name, data, tmp_path / "parts", RunPart(number, 2), **how)
+    assert finish_parts(name, data, tmp_path / "parts", **how).n_ok == 10
+    assert shards(tmp_path / "parts") == whole
+
+    with pytest.raises(Stopped):
+        extract(name, data, tmp_path / "resumed", progress=StopAfter(5), **how)
+    assert 0 < len(shards(tmp_path / "resumed")) < 4
+    extract(name, data, tmp_path / "resumed", **how)
+    assert shards(tmp_path / "resumed") == whole
 
 
 def test_in_a_job_that_runs_already_one_bad_task_does_not_end_the_others(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +20,17 @@ def available() -> bool:
     return importlib.util.find_spec("av") is not None
 
 
-def open_blocks(path: Path, stack: ExitStack) -> tuple[int, Iterator[npt.NDArray[np.float32]]]:
-    """Sample rate and blocks of mono samples of the first audio stream."""
+def open_blocks(
+    source: str | BinaryIO, path: str, stack: ExitStack
+) -> tuple[int, Iterator[npt.NDArray[np.float32]]]:
+    """Sample rate and blocks of mono samples of the first audio stream; `path` is how errors call
+    the file."""
     if not available():
         raise MissingExtraError("av", "codecs", f"Decoding '{path}'")
     import av
 
     try:
-        container = stack.enter_context(av.open(str(path)))
+        container = stack.enter_context(av.open(source))
     except (av.error.FFmpegError, OSError) as error:
         raise AudioError(f"'{path}' cannot be decoded: {_reason(error)}") from error
     if not container.streams.audio:
@@ -41,7 +43,7 @@ def open_blocks(path: Path, stack: ExitStack) -> tuple[int, Iterator[npt.NDArray
 
 
 def _blocks(
-    path: Path, container: Any, stream: Any, rate_hz: int
+    path: str, container: Any, stream: Any, rate_hz: int
 ) -> Iterator[npt.NDArray[np.float32]]:
     import av
 

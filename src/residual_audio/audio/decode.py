@@ -47,8 +47,28 @@ _CHECKS: dict[str, Callable[[BinaryIO, int], str | None]] = {
 }
 
 
+@dataclass(frozen=True)
+class SoundBytes:
+    """The bytes of a sound file that lies inside another file; used like a path."""
+
+    name: str
+    data: bytes
+
+    def __str__(self) -> str:
+        return self.name
+
+    def open(self, mode: str = "rb") -> io.BytesIO:
+        return io.BytesIO(self.data)
+
+    def read_bytes(self) -> bytes:
+        return self.data
+
+
+_Place = Path | SoundBytes
+
+
 def load_audio(
-    path: str | os.PathLike[str], sample_rate_hz: int, max_s: float | None = None
+    path: str | os.PathLike[str] | SoundBytes, sample_rate_hz: int, max_s: float | None = None
 ) -> Samples:
     """Decode a file, average its channels and resample it: mono float32 [sample].
 
@@ -58,7 +78,7 @@ def load_audio(
     if sample_rate_hz < 1:
         raise InputError(f"sample_rate_hz must be positive, got {sample_rate_hz}")
     with ExitStack() as stack:
-        source = _open(Path(path), stack)
+        source = _open(path if isinstance(path, SoundBytes) else Path(path), stack)
         blocks = _resampled(source.blocks, source.rate_hz, sample_rate_hz)
         return _collect(blocks, None if max_s is None else max(1, round(max_s * sample_rate_hz)))
 
@@ -79,11 +99,11 @@ class _Source:
     blocks: Iterator[Samples]
 
 
-def _open(path: Path, stack: ExitStack) -> _Source:
+def _open(path: _Place, stack: ExitStack) -> _Source:
     n_bytes = _check_file(path)
     problem: str | None = None
     n_promised: int | None = None
-    source: Path | io.BytesIO = path
+    source: Path | io.BytesIO = path if isinstance(path, Path) else path.open()
     with path.open("rb") as file:
         kind = sniff(file)
         if kind in _CHECKS:
@@ -100,14 +120,14 @@ def _open(path: Path, stack: ExitStack) -> _Source:
     if problem is not None:
         raise AudioError(f"'{path}' {problem}. Copy or download it again.")
     if kind in ("foreign", "mp4") or (kind == "flac" and n_promised is None):
-        return _Source(*codecs.open_blocks(path, stack))
+        return _Source(*codecs.open_blocks(_readable(path), str(path), stack))
     try:
         sound = stack.enter_context(_sound_file(source, stack))
     except soundfile.LibsndfileError as error:
         # Raw AAC behind a tag, Ogg Speex, rarer containers: the other decoder may know them.
         if kind in ("unknown", "ogg") and codecs.available():
             try:
-                return _Source(*codecs.open_blocks(path, stack))
+                return _Source(*codecs.open_blocks(_readable(path), str(path), stack))
             except AudioError:
                 raise AudioError(_not_audio(path, kind, error)) from error
         raise AudioError(_not_audio(path, kind, error)) from error
@@ -120,7 +140,15 @@ def _open(path: Path, stack: ExitStack) -> _Source:
     return _Source(sound.samplerate, _sound_blocks(path, sound, n_promised))
 
 
-def _check_file(path: Path) -> int:
+def _readable(path: _Place) -> str | io.BytesIO:
+    return str(path) if isinstance(path, Path) else path.open()
+
+
+def _check_file(path: _Place) -> int:
+    if isinstance(path, SoundBytes):
+        if not path.data:
+            raise AudioError(f"'{path}' is empty (0 bytes)")
+        return len(path.data)
     try:
         if path.is_dir():
             raise AudioError(f"'{path}' is a folder, not a sound file")
@@ -148,7 +176,7 @@ def _sound_file(source: Path | io.BytesIO, stack: ExitStack) -> soundfile.SoundF
     return soundfile.SoundFile(file.fileno(), closefd=False)
 
 
-def _reach_end(path: Path, sound: soundfile.SoundFile, n_promised: int) -> None:
+def _reach_end(path: _Place, sound: soundfile.SoundFile, n_promised: int) -> None:
     """A FLAC file has its last sample, or it is cut short; found without decoding all of it."""
     try:
         sound.seek(n_promised - 1)
@@ -161,7 +189,7 @@ def _reach_end(path: Path, sound: soundfile.SoundFile, n_promised: int) -> None:
 
 
 def _sound_blocks(
-    path: Path, sound: soundfile.SoundFile, n_promised: int | None
+    path: _Place, sound: soundfile.SoundFile, n_promised: int | None
 ) -> Iterator[Samples]:
     dtype = "float64" if sound.subtype in _WIDE_SUBTYPES else "float32"
     if sound.subtype == "PCM_16":
@@ -198,7 +226,7 @@ def downmix(block: npt.NDArray[Any]) -> Samples:
         return (total / (full * block.shape[1])).astype(np.float32)
 
 
-def _checked(path: Path, block: Samples, offset: int) -> Samples:
+def _checked(path: _Place, block: Samples, offset: int) -> Samples:
     # A finite sum has finite terms, and costs little; terms too large to add get a closer look.
     with np.errstate(over="ignore", invalid="ignore"):
         whole = np.isfinite(block.sum())
@@ -238,11 +266,11 @@ def _collect(blocks: Iterator[Samples], n_wanted: int | None) -> Samples:
     return (parts[0] if len(parts) == 1 else np.concatenate(parts))[:n_wanted]
 
 
-def _cut_short(path: Path, how: str) -> AudioError:
+def _cut_short(path: _Place, how: str) -> AudioError:
     return AudioError(f"'{path}' is cut short: {how}. Copy or download it again.")
 
 
-def _not_audio(path: Path, kind: str, error: soundfile.LibsndfileError) -> str:
+def _not_audio(path: _Place, kind: str, error: soundfile.LibsndfileError) -> str:
     if kind == "unknown":
         with path.open("rb") as file:
             begins = file.read(12)

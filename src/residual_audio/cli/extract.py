@@ -90,7 +90,7 @@ def run(
     batch systems: the same command with --plan, then with --part 1/n to n/n in any order, anywhere,
     then with --finish.
     """
-    from residual_audio.data.registry import load_dataset
+    from residual_audio.data.registry import load_dataset, parse_name
     from residual_audio.data.remembered import RunSource, remember_source
     from residual_audio.errors import InputError
     from residual_audio.extraction.batch_parts import (
@@ -138,7 +138,7 @@ def run(
     if part is not None:
         _print_part(made, part, json)
         return
-    remember_source(out, RunSource(whole.name, root, given))
+    remember_source(out, RunSource(whole.name, root, {**parse_name(name)[1], **given}))
     summary = summarise(found, out)
     if json:
         print_json(summary)

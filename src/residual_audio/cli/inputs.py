@@ -42,22 +42,22 @@ def load_datasets(
     part: ClipChoice,
 ) -> list[tuple[Dataset, str]]:
     """Data sets with the name of the part that is used."""
-    from residual_audio.data.registry import dataset_card, load_dataset
+    from residual_audio.data.registry import dataset_card, load_dataset, needs_root, parse_name
     from residual_audio.errors import InputError
 
     given = options.parse_data_options(data_options)
     waiting = list(roots or [])
     names = names or (["folder"] * len(waiting) or ["synthetic"])
-    needing = [name for name in names if name != "synthetic"]
+    needing = [name for name in names if needs_root(parse_name(name)[0])]
     if len(waiting) > len(needing):
         raise InputError(
             f"{len(waiting)} --root were given for {len(needing)} data sets that need one"
         )
     found = []
     for name in names:
-        root = waiting.pop(0) if name != "synthetic" and waiting else None
+        root = waiting.pop(0) if name in needing and waiting else None
         # with several data sets an option goes to those that know it
-        known = set(dataset_card(name).options)
+        known = set(dataset_card(parse_name(name)[0]).options)
         mine = given if len(names) == 1 else {k: v for k, v in given.items() if k in known}
         whole = load_dataset(name, root, **mine)
         data = part.of(whole)

@@ -83,6 +83,8 @@ class Dataset:
     """What else decides the content: the options of clips made on demand."""
     make: Callable[[Clip, int], Wave] | None = None
     """Makes the sound of a clip that has no file."""
+    fetch: Callable[[Clip], bytes] | None = None
+    """Reads the sound file of a clip that lies inside another file; nothing is unpacked to disk."""
     part_of: int | None = None
     """Clips of the whole that a limit or a sample was taken from; None where nothing was left."""
 
@@ -103,8 +105,10 @@ class Dataset:
             if self.make is None:
                 raise AudioError(f"'{clip.id}' of {self.name} has no file")
             return self.make(clip, sample_rate_hz)
-        from residual_audio.audio.decode import load_audio
+        from residual_audio.audio.decode import SoundBytes, load_audio
 
+        if clip.inside is not None and self.fetch is not None:
+            return load_audio(SoundBytes(clip.id, self.fetch(clip)), sample_rate_hz, max_s)
         return load_audio(clip.path, sample_rate_hz, max_s)
 
     def prompts(self, template: str | None = None) -> tuple[str, ...]:
@@ -128,7 +132,8 @@ class Dataset:
         paths = {
             clip.id: clip.path
             for clip in self.clips
-            if clip.path is not None and clip.id not in self.missing
+            # of clips inside a file the recipe says what the file holds
+            if clip.path is not None and clip.inside is None and clip.id not in self.missing
         }
         found = dict(zip(paths, content_digests(list(paths.values())), strict=True))
         return [found.get(clip.id) for clip in self.clips]
@@ -170,7 +175,7 @@ class Dataset:
         everything = wanted is None and labels is None and not captioned
         if everything and (limit is None or limit >= len(self.clips)):
             return self
-        if everything and limit and not isinstance(self.clips, tuple):
+        if everything and limit and self.make and not isinstance(self.clips, tuple):
             return self._first(limit)
         clips = [
             clip

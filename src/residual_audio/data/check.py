@@ -92,7 +92,7 @@ def check_dataset(
 
 
 def _problem(dataset: Dataset, clip: Clip, decode: bool) -> str | None:
-    if clip.path is not None and clip.path.stat().st_size == 0:
+    if clip.path is not None and clip.inside is None and clip.path.stat().st_size == 0:
         return "empty file"
     if decode:
         try:

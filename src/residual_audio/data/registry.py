@@ -31,7 +31,16 @@ MODULES: dict[str, str] = {
     "compa-order": "compa_order",
     "compa-attribute": "compa_attribute",
     "joined": "joined",
+    "hf": "hf_parquet",
+    "wds": "webdataset",
 }
+_NAMED = ("hf", "wds")
+"""What stands behind the colon of these is where the data lie, not options."""
+
+
+def needs_root(name: str) -> bool:
+    """Whether a data set lies in a folder that has to be named beside it."""
+    return name not in ("synthetic", *_NAMED)
 
 
 def dataset_names() -> tuple[str, ...]:
@@ -69,7 +78,9 @@ def load_dataset(name: str, root: str | Path | None = None, **options: Any) -> D
                 "sounds are the data set `folder`"
             )
         dataset = module.load(**options)
-    elif name == "joined":  # what it is made from may need no folder
+    elif name == "wds":
+        dataset = module.load(None if root is None else Path(root).expanduser(), **options)
+    elif name in ("hf", "joined"):  # what it is made from may need no folder
         folder = None if root is None else Path(root).expanduser()
         dataset = module.load(folder, module.OPTIONS(**options))
     else:
@@ -98,6 +109,8 @@ def _option_names(module: ModuleType) -> list[str]:
 def parse_name(text: str) -> tuple[str, dict[str, Any]]:
     """`name:option=value,option=value` → name, options (numbers and true/false as such)."""
     name, colon, rest = text.partition(":")
+    if name in _NAMED:
+        return name, {"source": rest} if rest else {}
     options: dict[str, Any] = {}
     # a comma inside a value (classes=rain,wind) is not followed by a name and "="
     for part in re.split(r",(?=\w+=)", rest) if colon else []:

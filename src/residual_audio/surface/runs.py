@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from residual_audio.data.base import Dataset
-from residual_audio.data.registry import dataset_names, load_dataset
+from residual_audio.data.registry import dataset_names, load_dataset, needs_root
 from residual_audio.data.remembered import RunSource, recall_source, remember_source
 from residual_audio.errors import InputError, ModelError
 from residual_audio.extraction.extract_settings import ExtractOptions
@@ -70,7 +70,7 @@ class Run:
             return self._dataset
         known = recall_source(self.folder, self.store.dataset_info.name)
         root = self.root or known.root
-        if root is None and known.dataset != "synthetic":
+        if root is None and needs_root(known.dataset):
             raise InputError(
                 f"the clips of {known.dataset} have to be heard again: say where they lie, "
                 f"ra.Run('{self.folder}', root=…)"
