@@ -13,6 +13,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "report": ("report runs/mine",),
     "models": ("models", "models show nano"),
     "models show": ("models show nano",),
+    "models check": ("models check nano --sounds",),
     "models convert": ("models convert laion:checkpoint.pt --out clap-folder",),
     "units": ("units nano 's3.*.h*'",),
     "datasets": ("datasets", "datasets show esc50"),

@@ -1,4 +1,4 @@
-"""`residual-audio models`: what can be loaded, and conversion to pickle-free folders."""
+"""`residual-audio models`: what can be loaded, whether it is healthy, and conversion."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import typer
 from residual_audio.cli import options
 from residual_audio.cli.groups import Group
 from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.terminal import watching
 
 app = typer.Typer(
     cls=Group,
-    help="List the kinds of model; show or convert a checkpoint.",
+    help="List the kinds of model; show, check or convert a checkpoint.",
     no_args_is_help=False,
 )
 
@@ -78,6 +79,34 @@ def show(model: str, json: options.Json = False) -> None:
     facts["trained_on"] = "; ".join(map(str, loaded.trained_on or ())) or "not known"
     facts["sites"] = f"{sites[0]} … {sites[-1]}"
     print_table(["", ""], [[key, str(value)] for key, value in facts.items()])
+
+
+@app.command("check")
+def check(
+    model: str,
+    sounds: Annotated[
+        bool, typer.Option("--sounds", help="Also whether it tells synthetic sounds apart.")
+    ] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Is MODEL what it says, and healthy? Exit code 1 where it is not."""
+    from dataclasses import asdict
+
+    from residual_audio.cli.output import show_table
+    from residual_audio.evaluation.model_check import check_model
+    from residual_audio.models.registry import load_model
+
+    with watching(quiet or json) as progress:
+        found = check_model(load_model(model), sounds=sounds, progress=progress)
+    if json:
+        rows = [asdict(finding) for finding in found.findings]
+        print_json({"model": found.model, "healthy": found.healthy, "findings": rows})
+    else:
+        show_table(found.table(), ["check", "value", "wanted", "verdict"])
+        typer.echo(found.verdict)
+    if not found.healthy:
+        raise typer.Exit(1)
 
 
 @app.command("convert")

@@ -21,9 +21,9 @@ FAMILIES = {
     family.prefix: family
     for family in (
         Family("hf", "Hugging Face ClapModel", "repository id or folder", "hf"),
-        Family("laion", "LAION-CLAP", "file.pt", "laion"),
+        Family("laion", "LAION-CLAP", "file.pt, or a release: 630k-audioset-best", "laion"),
         Family("openclip", "open_clip CLAP", "folder, id or file[?config=file.json]", "openclip"),
-        Family("msclap", "Microsoft CLAP 2023", "file.pth", "msclap"),
+        Family("msclap", "Microsoft CLAP 2023", "file.pth or 2023", "msclap"),
         Family("mga", "MGA-CLAP", "file.pt", "mga"),
         Family("m2d", "M2D-CLAP (ViT)", "folder or file.pth[?features=stacked]", "m2d"),
         Family("ast", "Audio Spectrogram Transformer, audio only", "folder or id", "ast"),

@@ -15,6 +15,7 @@ from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.frontends import build_front_end, refuse_unsaid
 from residual_audio.models.htsat import HTSAT
 from residual_audio.models.joint import MLP
+from residual_audio.models.releases import named_file
 from residual_audio.models.swin_names import from_upstream, read_config, to_upstream
 from residual_audio.models.text import TokenizerSpec, TransformersText
 from residual_audio.models.weights import (
@@ -29,12 +30,13 @@ from residual_audio.models.weights import (
 
 
 def load(ref: str, *, text_heads: int | None = None, quantise: bool = True) -> AudioTextModel:
-    """`ref` is a LAION checkpoint (.pt, or its tensors as .safetensors).
+    """`ref` is a LAION checkpoint (.pt, or its tensors as .safetensors), or the name of a release
+    such as `630k-audioset-best`.
 
     `text_heads` is needed only for text towers that are not 64 wide per head. `quantise` keeps
     upstream's int16 round trip of the waveform.
     """
-    path = require_file(ref, "a LAION-CLAP checkpoint")
+    path = require_file(named_file("laion", ref), "a LAION-CLAP checkpoint")
     state = read_state(path)
     audio = from_upstream(below(state, "audio_branch."))
     encoder = HTSAT(read_config(audio, f"'{path}'"))

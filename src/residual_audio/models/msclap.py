@@ -10,6 +10,7 @@ from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT
 from residual_audio.models.joint import ResidualMLP
+from residual_audio.models.releases import named_file
 from residual_audio.models.swin_names import from_upstream, read_config
 from residual_audio.models.text import TokenizerSpec, TransformersText
 from residual_audio.models.weights import (
@@ -26,8 +27,8 @@ _AUDIO = "audio_encoder.base.htsat."
 
 
 def load(ref: str, *, text_heads: int | None = None) -> AudioTextModel:
-    """`ref` is CLAP_weights_2023.pth (or its tensors as .safetensors)."""
-    path = require_file(ref, "a Microsoft CLAP 2023 checkpoint")
+    """`ref` is CLAP_weights_2023.pth (or its tensors as .safetensors), or `2023`."""
+    path = require_file(named_file("msclap", ref), "a Microsoft CLAP 2023 checkpoint")
     where = f"'{path}'"
     state = read_checkpoint(path, "model")
     if not any(key.startswith(_AUDIO) for key in state):
