@@ -256,12 +256,17 @@ def json_ready(value: Any, text: Callable[[str], str] = str) -> Any:
 
     `text` is applied to every string that is a value.
     """
+    kind = type(value)
+    if kind is list:  # first what there is most of: a page has some hundred thousand of these
+        return [json_ready(item, text) for item in value]
+    if kind is str:
+        return text(value)
+    if kind is float or isinstance(value, float):
+        return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, str):
         return text(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
     if hasattr(value, "tolist"):  # arrays, their numbers, tensors
         return json_ready(value.tolist(), text)
     if is_dataclass(value) and not isinstance(value, type):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from atlas_run import hostile, make_run
+from atlas_run import hostile, make_run, shared_run
 from small_run import small_dataset
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -28,6 +28,7 @@ def browser() -> Iterator[object]:
         opened = play.chromium.launch(
             executable_path=CHROMIUM,
             args=["--no-sandbox", "--autoplay-policy=no-user-gesture-required"],
+            timeout=60_000,
         )
         yield opened
         opened.close()
@@ -35,9 +36,12 @@ def browser() -> Iterator[object]:
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("browser") / "run")
+    return shared_run(tmp_path_factory, "atlas-run", make_run)
 
 
 @pytest.fixture(scope="session")
 def hostile_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("hostile") / "run", hostile(small_dataset()), seed=1)
+    def make(out: Path) -> Path:
+        return make_run(out, hostile(small_dataset()), seed=1, gains=False)
+
+    return shared_run(tmp_path_factory, "hostile-run", make)

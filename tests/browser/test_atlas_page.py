@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from atlas_browser import Page
 
 import residual_audio as ra
 from residual_audio.direct.contributions import Contributions
@@ -16,34 +17,7 @@ from residual_audio.reweight.sliders import gains_of_sliders
 from residual_audio.reweight.terms import apply_direct
 
 pytestmark = pytest.mark.browser
-READABLE = (Path(__file__).parent / "readable.js").read_text()
 SCORES = "Array.from(RA.scores.values)"
-
-
-class Page:
-    """A page, with what went wrong on it and what it asked for elsewhere."""
-
-    def __init__(self, context: Any, run: Path, folder: str = "atlas") -> None:
-        self.url = (run / folder / "index.html").resolve().as_uri()
-        self.wrong: list[str] = []
-        self.left: list[str] = []
-        self.page = context.new_page()
-        self.page.on("console", lambda m: self.wrong.append(m.text) if m.type == "error" else None)
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("request", self._asked)
-
-    def _asked(self, request: Any) -> None:
-        if not request.url.startswith(("file:", "data:", "blob:")):
-            self.left.append(request.url)
-
-    def go(self, address: str) -> Any:
-        if self.page.url.startswith(self.url):
-            self.page.evaluate("(to) => { location.hash = to }", address)
-        else:
-            self.page.goto(self.url + address)
-        ready = "(to) => decodeURI(document.querySelector('main').dataset.ready || '') === to"
-        self.page.wait_for_function(ready, arg=address)
-        return self.page
 
 
 @pytest.fixture
@@ -105,6 +79,18 @@ def test_a_clip_says_which_heads_speak_for_an_answer(opened: Page):
     assert "terms sum to" in page.inner_text("#speakers")
     page.locator(".answer-row").nth(1).click()
     assert page.locator(".answer-row").nth(1).get_attribute("aria-pressed") == "true"
+
+
+def test_a_clip_shows_its_scores_over_time(opened: Page):
+    page = opened.go("#clip/0")
+    bars = (
+        "() => [...document.querySelectorAll('.times rect')].map((r) => r.getAttribute('height'))"
+    )
+    first = page.evaluate(bars)
+    assert len(first) == 16
+    assert "need not be where the sound is" in page.inner_text("#times")
+    page.locator(".answer-row").nth(1).click()
+    assert page.evaluate(bars) != first
 
 
 def python_scores(run: Path, sliders: dict[str, list[float]]) -> np.ndarray:
@@ -173,19 +159,6 @@ def test_search_finds_heads_and_clips_by_word(opened: Page):
     fitting = page.evaluate("(q) => RA.map.fitting(q).filter(Boolean).length", label)
     assert page.locator("a.cell.lit").count() == fitting
     assert page.locator(".found").is_visible()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_view_can_be_read_and_used_on_a_phone(browser: Any, run: Path, scheme: str):
-    context = browser.new_context(viewport={"width": 390, "height": 800}, color_scheme=scheme)
-    page = Page(context, run)
-    for address in ("#map", "#map?view=pair", "#s3.b0.h0", "#clip/1", "#clips", "#move"):
-        drawn = page.go(address)
-        assert drawn.evaluate(READABLE) == [], address
-        wide = drawn.evaluate("document.documentElement.scrollWidth - innerWidth")
-        assert wide <= 0, f"{address} is {wide} pixels wider than a phone"
-    context.close()
-    assert page.wrong == []
 
 
 def test_two_runs_stand_side_by_side(browser: Any, run: Path, hostile_run: Path, tmp_path: Path):

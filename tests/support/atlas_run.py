@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+from filelock import FileLock
 from small_run import small_dataset, small_model
 
+from residual_audio.adaptation.adapted import WHOLE, AdaptSettings, adapt
 from residual_audio.analysis.analysis import Options, analyse
 from residual_audio.data.base import Dataset
 from residual_audio.pipeline import work
-from residual_audio.pipeline.run import STEPS
 from residual_audio.pipeline.run_settings import RunSettings
 from residual_audio.pipeline.workshop import Workshop
 from residual_audio.progress import SILENT
-from residual_audio.report.write import write_analysis
+from residual_audio.report.write import write_analysis, write_tables
+from residual_audio.results import write_result
+from residual_audio.reweight.gain_files import save_gains
+
+LONGEST_WAIT_S = 300
 
 HOSTILE = (
     "<script>window.hurt=1</script>",
@@ -59,8 +67,11 @@ def hostile(dataset: Dataset) -> Dataset:
     )
 
 
-def make_run(out: Path, dataset: Dataset | None = None, seed: int = 0) -> Path:
-    """Every step of a run but the figures; returns the run folder, which has an atlas."""
+def make_run(out: Path, dataset: Dataset | None = None, seed: int = 0, gains: bool = True) -> Path:
+    """Every step of a run but the figures; returns the run folder, which has an atlas.
+
+    Only the method that the sliders show is fitted, and on request: fitting takes longest.
+    """
     settings = RunSettings("small", "synthetic", out, seed=seed, n_folds=2, n_exact=4, quick=True)
     at = Workshop(settings, SILENT)
     vars(at)["model"] = small_model()
@@ -69,8 +80,31 @@ def make_run(out: Path, dataset: Dataset | None = None, seed: int = 0) -> Path:
     # all but the parts whose imports alone take longer than a test may
     parts = frozenset({"separability", "attention", "pooling"})
     write_analysis(analyse(at.store, Options(parts=parts, seed=seed)), out)
-    for step in STEPS:
-        if step.name in ("ablate", "reweight", "evaluate", "listen"):
-            step.work(at)
+    work.ablate_store(at)
+    if gains:
+        _fit(at)
+    work.evaluate_store(at)
+    work.listen_to_heads(at)
     work.write_head_atlas(at)
+    return out
+
+
+def _fit(at: Workshop) -> None:
+    """Gains of the widest method and what they come to, as the reweighting step leaves them."""
+    asked = AdaptSettings(n_folds=2, methods=("heads-0123",), retention=False, name=WHOLE)
+    found = adapt(at.store, asked)
+    write_tables(at.out, found.tables)
+    write_result(found.result, at.out / "results")
+    for name, gains in found.gain_files.items():
+        save_gains(gains, at.out / "gains" / name)
+
+
+def shared_run(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Path]) -> Path:
+    """One run for all test processes of a session: the first to come makes it."""
+    base = factory.getbasetemp()
+    folder = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+    out = folder / name
+    with FileLock(folder / f"{name}.lock", timeout=LONGEST_WAIT_S):
+        if not (out / "atlas" / "index.html").is_file():
+            make(out)
     return out

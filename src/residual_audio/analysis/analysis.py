@@ -28,6 +28,8 @@ class Options:
     units: tuple[str, ...] = ("heads", "blocks", "stages")
     seed: int = 0
     n_resamples: int = 200
+    umap: bool = True
+    """Heads are laid out by UMAP where it is installed; compiling it takes about ten seconds."""
 
     @classmethod
     def of(
@@ -72,7 +74,9 @@ def analyse(store: Source, options: Options | None = None, progress: Progress = 
     skipped: dict[str, str] = {}
     if "tokens" in options.parts and "token" not in measures.spectra:
         skipped["tokens"] = "moments over tokens were not captured (--capture …,moments)"
-    material = Material(store, measures, options.units, options.seed, options.n_resamples, progress)
+    material = Material(
+        store, measures, options.units, options.seed, options.n_resamples, options.umap, progress
+    )
     found = []
     for part in PARTS.values():
         if part.name in options.parts and part.make is not None:

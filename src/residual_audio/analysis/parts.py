@@ -31,6 +31,7 @@ class Material:
     units: tuple[str, ...]
     seed: int
     n_resamples: int
+    umap: bool
     progress: Progress
 
 
@@ -62,7 +63,9 @@ def _units(on: Material) -> Found:
 
 def _similarity(on: Material) -> Found:
     table, statistics = head_similarity(on.store, on.measures, on.progress)
-    return Found((table, fingerprint_table(on.measures, on.seed)), {"similarity": statistics})
+    return Found(
+        (table, fingerprint_table(on.measures, on.seed, on.umap)), {"similarity": statistics}
+    )
 
 
 def _separability(on: Material) -> Found:

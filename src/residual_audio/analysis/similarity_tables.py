@@ -96,7 +96,7 @@ def _by_stage(matrix: Array, stage: Array) -> dict[str, float]:
     return out
 
 
-def fingerprint_table(measures: HeadMeasures, seed: int = 0) -> Table:
+def fingerprint_table(measures: HeadMeasures, seed: int = 0, umap: bool = True) -> Table:
     """Ward order, clusters and a two-dimensional map of the heads' spectra."""
     p = shares(np.nan_to_num(measures.spectra["raw"]))
     clustering = ward(p)
@@ -111,16 +111,18 @@ def fingerprint_table(measures: HeadMeasures, seed: int = 0) -> Table:
         cluster = np.zeros(len(p), dtype=np.int64)
         cluster[clustering.members] = clustering.labels(4)
         columns["cluster"] = cluster
-    layout, how = _layout(np.nan_to_num(p), seed)
+    layout, how = _layout(np.nan_to_num(p), seed, umap)
     columns["map_x"], columns["map_y"] = layout[:, 0], layout[:, 1]
     return Table("fingerprints", columns, "Heads by the shape of their spectrum.", (how,))
 
 
-def _layout(p: Array, seed: int) -> tuple[Array, str]:
-    """UMAP where it is installed and there are enough heads, else the first two components."""
+def _layout(p: Array, seed: int, umap: bool) -> tuple[Array, str]:
+    """UMAP if asked, where it is installed and there are enough heads; else two components."""
     centred = p - p.mean(axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     plane = centred @ axes[:2].T if len(axes) > 1 else np.c_[centred @ axes[:1].T, np.zeros(len(p))]
+    if not umap:
+        return plane, "principal components of eigenspectra"
     if len(p) < 16:
         return plane, "principal components of eigenspectra (too few heads for UMAP)"
     try:

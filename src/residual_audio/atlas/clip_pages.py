@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from residual_audio.atlas.media import Media
-from residual_audio.atlas.packed import bytes_between, rows_of_integers
+from residual_audio.atlas.packed import bytes_between, floats, rows_of_integers
 from residual_audio.direct.contributions import Contributions
 from residual_audio.direct.joint_arrays import joint_of
 from residual_audio.store import Store
@@ -115,6 +115,9 @@ class ClipPages:
             if mel is not None:
                 low, high = np.quantile(mel, (0.02, 0.998))
                 piece["mel"] = bytes_between(mel, float(low), float(high))
+            timed = media.times(row)
+            if timed is not None:
+                piece["times"] = {"asked": timed[0], "curves": floats(timed[1])}
             if self._answers is not None:
                 chosen = self._answers.chosen(row)
                 piece["answers"] = [[c, float(self._answers.scores[row, c])] for c in chosen]

@@ -1,7 +1,7 @@
 """What a pass of the model left for the page: sounds, mel pictures and responses by patch.
 
 `RUN/atlas-data/` holds `listing.json`, `sounds/*.ogg` and `pictures.safetensors`; it is written by
-the run (`pipeline.responses`). Without it the page still opens, and says what is missing.
+the run (`pipeline.heard_clips`). Without it the page still opens, and says what is missing.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -27,6 +28,15 @@ MISSING = (
 )
 
 
+class AskedText(TypedDict):
+    """A text whose score with a clip is followed over time."""
+
+    text: str
+    kind: str
+    """answer, caption"""
+    score: float
+
+
 @dataclass(frozen=True)
 class Media:
     """Sounds and pictures by row of the store; empty where there are none."""
@@ -37,6 +47,14 @@ class Media:
     seconds: float = 0.0
     """Length of what the model hears of a clip."""
     pictures: dict[str, FloatArray] = field(default_factory=dict)
+    asked: dict[int, list[AskedText]] = field(default_factory=dict)
+    """Row → texts whose score was followed over time."""
+
+    def times(self, row: int) -> tuple[list[AskedText], FloatArray] | None:
+        """Texts, and [text, time step]: what each moment of a clip adds to its score with each."""
+        found = self.pictures.get(f"times/{row}")
+        asked = self.asked.get(row, [])
+        return None if found is None or len(found) != len(asked) else (asked, found)
 
     def mel(self, row: int) -> FloatArray | None:
         """[time, mel] in the units of the front-end."""
@@ -72,6 +90,7 @@ def read_media(run: Path, clip_ids: list[str]) -> Media:
         and clip_ids[int(entry["row"])] == entry["id"]
         and (folder / SOUNDS / Path(str(entry["file"])).name).is_file()
     }
+    asked = {int(entry["row"]): entry.get("asked", []) for entry in listing.get("clips", [])}
     path = folder / PICTURES
     pictures: dict[str, FloatArray] = {}
     if path.is_file() and sounds:
@@ -80,4 +99,4 @@ def read_media(run: Path, clip_ids: list[str]) -> Media:
                 pictures = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             raise InputError(f"'{path}' cannot be read: {error}") from error
-    return Media(folder, sounds, float(listing.get("seconds", 0.0)), pictures)
+    return Media(folder, sounds, float(listing.get("seconds", 0.0)), pictures, asked)

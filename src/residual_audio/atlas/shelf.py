@@ -30,6 +30,7 @@ SCRIPTS = (
     "scatter.js",
     "head.js",
     "attention.js",
+    "times.js",
     "clip.js",
     "engine.js",
     "move.js",

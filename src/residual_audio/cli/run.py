@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from residual_audio.pipeline.run_settings import RunSettings
 
 
+DRAWING = 4
+"""Processes that draw figures, at most: each begins by loading matplotlib."""
+
+
 def run(
     out: Annotated[Path, typer.Option("--out", "-o", help="Run folder.")],
     model: options.Model = "nano",
@@ -63,8 +67,12 @@ def run(
 
 def carry_out(settings: RunSettings, json: bool, quiet: bool) -> None:
     """Run with a line a step, print what was found; exit 3 where clips were skipped."""
+    from dataclasses import replace
+
+    from residual_audio.engine.jobs import available_cores
     from residual_audio.pipeline.run import run as run_all
 
+    settings = replace(settings, processes=min(DRAWING, available_cores()))
     with watching(quiet or json) as progress:
         finished = run_all(settings, progress)
     if json:

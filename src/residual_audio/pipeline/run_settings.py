@@ -29,6 +29,8 @@ class RunSettings:
     """Clips on which blocks are also ablated exactly, by running the encoder again."""
     n_previews: int = 240
     """Clips of which the atlas keeps the sound, at most."""
+    processes: int = 1
+    """That draw figures. More than one needs a program that may be imported again, as commands."""
     quick: bool = False
     """Only the main methods and parts, for a first look within two minutes."""
 

@@ -49,7 +49,8 @@ def analyse_store(at: Workshop) -> Done:
     from residual_audio.report.write import write_analysis
 
     slow = {"kernel", "intervals", "curves"} if at.settings.quick else set()
-    options = Options(parts=frozenset(PARTS) - slow, seed=at.settings.seed)
+    parts = frozenset(PARTS) - slow
+    options = Options(parts=parts, seed=at.settings.seed, umap=not at.settings.quick)
     analysis = analyse(at.store, options, at.progress)
     n_heads, n_tables = len(analysis.tables["heads"]), len(analysis.tables)
     return Done(write_analysis(analysis, at.out), f"{n_heads} heads, {n_tables} tables")
@@ -136,7 +137,7 @@ def _listen_to(result: Result, seed: int) -> list[dict[str, Any]]:
 
 def listen_to_heads(at: Workshop) -> Done:
     """Sounds, pictures and responses by patch of the clips that heads point at."""
-    from residual_audio.pipeline.responses import write_listening
+    from residual_audio.pipeline.heard_clips import write_listening
 
     written = write_listening(
         at.out,
@@ -165,7 +166,8 @@ def write_report(at: Workshop) -> Done:
     from residual_audio.report.figures import draw_all
     from residual_audio.report.page import write_page
 
-    drawn = draw_all(at.out, progress=at.progress)
+    drawn = draw_all(
+        at.out, formats=("png",), processes=at.settings.processes, progress=at.progress
+    )
     page = write_page(at.out)
-    n_figures = sum(path.suffix == ".png" for path in drawn)
-    return Done([*drawn, page], f"{n_figures} figures and {page.name}")
+    return Done([*drawn, page], f"{len(drawn)} figures and {page.name}")

@@ -5,11 +5,13 @@ Adding a figure is adding one file with a function `tables -> Figure` and one li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from residual_audio import engine
 from residual_audio.errors import InputError
 from residual_audio.progress import SILENT, Progress
 from residual_audio.report import figures_ablation as ablation
@@ -23,7 +25,7 @@ from residual_audio.report import figures_similarity as alike
 from residual_audio.report import figures_stages as stages
 from residual_audio.report import figures_training as training
 from residual_audio.report.run_tables import MissingTable, Tables
-from residual_audio.report.style import save, styled
+from residual_audio.report.style import FORMATS, save, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -116,22 +118,32 @@ FIGURES = {drawing.name: drawing for drawing in DRAWINGS}
 
 
 def draw_all(
-    run: Path, names: Iterable[str] | None = None, *, progress: Progress = SILENT
+    run: Path,
+    names: Iterable[str] | None = None,
+    *,
+    formats: Iterable[str] = FORMATS,
+    processes: int = 1,
+    progress: Progress = SILENT,
 ) -> list[Path]:
-    """Draw these figures (all), as far as the run has their tables; the files (PNG and PDF)."""
-    tables = Tables(run)
-    written: list[Path] = []
+    """Draw these figures (all), as far as the run has their tables; the files, in order."""
     chosen = list(FIGURES if names is None else names)
+    unknown = [name for name in chosen if name not in FIGURES]
+    if unknown:
+        raise InputError(f"no figure '{unknown[0]}'; there are: {', '.join(FIGURES)}")
+    Tables(run)  # a run without tables is an error before any process is started
     progress.step("drawing", len(chosen), "figures")
-    for name in chosen:
-        if name not in FIGURES:
-            raise InputError(f"no figure '{name}'; there are: {', '.join(FIGURES)}")
-        with styled():
-            try:
-                figure = FIGURES[name].draw(tables)
-            except MissingTable:
-                progress.advance()
-                continue
-            written += save(figure, run / "figures" / name)
-            progress.advance()
-    return written
+    written: dict[str, list[Path]] = {}
+    draw = partial(_draw, run, tuple(formats))
+    for name, files in engine.run(chosen, partial(Tables, run), draw, processes=processes):
+        written[name] = files
+        progress.advance()
+    return [path for name in chosen for path in written[name]]
+
+
+def _draw(run: Path, formats: Sequence[str], tables: Tables, name: str) -> list[Path]:
+    with styled():
+        try:
+            figure = FIGURES[name].draw(tables)
+        except MissingTable:
+            return []
+        return save(figure, run / "figures" / name, formats)

@@ -5,7 +5,7 @@ Widths are those of two-column papers: one column 3.5 in, both 7 in. Text is 7 t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,21 +96,27 @@ def stage_colour(stage: int) -> str:
     return STAGE_COLOURS[int(stage) % len(STAGE_COLOURS)]
 
 
-def save(figure: Figure, path: Path) -> list[Path]:
-    """PNG and PDF, or only the one that the path names; the same bytes for the same data."""
+FORMATS = ("png", "pdf")
+
+
+def save(figure: Figure, path: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """In these formats, or only the one that the path names; the same bytes for the same data."""
     import io
 
     from residual_audio.files import write_bytes
 
-    figure.draw_without_rendering()  # one layout for both files
-    figure.set_layout_engine("none")
+    if path.suffix[1:] in FORMATS:
+        formats = (path.suffix[1:],)
     written = []
-    kinds = {".png": {"Software": None}, ".pdf": {"CreationDate": None}}
-    for suffix in [path.suffix] if path.suffix in kinds else kinds:
+    for format in formats:
         buffer = io.BytesIO()
-        figure.savefig(buffer, format=suffix[1:], metadata=kinds[suffix])
-        written.append(write_bytes(path.with_suffix(suffix), buffer.getvalue()))
+        figure.savefig(buffer, format=format, metadata=_UNDATED[format])
+        written.append(write_bytes(path.with_suffix(f".{format}"), buffer.getvalue()))
+        figure.set_layout_engine("none")  # one layout for all files
     return written
+
+
+_UNDATED: dict[str, dict[str, None]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}}
 
 
 def stage_legend(where: Axes | Figure, stages: list[int], **options: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_run import small_dataset, small_model
 
 import residual_audio as ra
 from residual_audio.atlas.build import AtlasSettings, write_atlas
@@ -76,6 +77,20 @@ def test_terms_of_a_clip_sum_to_its_scores(small_atlas_run: Path):
             assert own.sum() == pytest.approx(score, abs=1e-4)
         # for an MLP the joint head's own term holds its biases alone: heads carry the rest
         assert np.abs(terms[:, -1]).max() < np.abs(terms[:, :-1]).sum()
+
+
+def test_curves_over_time_are_those_of_the_time_map(small_atlas_run: Path):
+    found, main = piece(small_atlas_run, "clip/1"), piece(small_atlas_run, "main")
+    asked, curves = found["times"]["asked"], unpack(found["times"]["curves"])
+    answers = [one for one in asked if one["kind"] == "answer"]
+    assert [one["text"] for one in answers] == [main["classes"][c] for c, _ in found["answers"]]
+    model, dataset = small_model(), small_dataset()
+    clip = next(c for c in dataset.clips if c.id == main["clips"]["id"][1])
+    wave = dataset.read(clip, model.sample_rate_hz)
+    text = main["template"].format(answers[1]["text"])
+    one = ra.time_map(model, wave, text, sample_rate=model.sample_rate_hz)
+    assert answers[1]["score"] == pytest.approx(one.score, abs=1e-5)
+    np.testing.assert_allclose(curves[1], one.total, atol=1e-5)
 
 
 def test_responses_sum_to_the_coordinate(small_atlas_run: Path):

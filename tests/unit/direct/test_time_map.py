@@ -14,6 +14,8 @@ from residual_audio.capture.operators import encoder_operators
 from residual_audio.capture.recorder import Recorder
 from residual_audio.direct.contributions import Captured, Contributions
 from residual_audio.direct.time_map import spread_evenly, tangent
+from residual_audio.direct.time_totals import StageSums, totals_over_time
+from residual_audio.direct.token_path import TokenPath
 from residual_audio.errors import ModelError
 from residual_audio.models.clap import AudioTextModel
 
@@ -62,6 +64,28 @@ def test_contributions_sum_to_the_score_and_each_unit_to_its_part_of_the_latent(
         bias = head.linear2(on * head.linear1.bias) @ vector / joint.norm()
     want = float(bias) + float(constants["final"][0] @ slope.numpy())
     assert found.rest == pytest.approx(want, abs=3e-6)
+
+
+@pytest.mark.parametrize("kind", ["htsat", "whisper"])
+def test_totals_of_several_texts_at_once_are_those_of_the_maps(kind):
+    model = a_model(kind)
+    texts = [TEXT, "rain on a roof"]
+    waves = np.stack([a_sound(model), a_sound(model)[::-1]]).astype(np.float32)
+    with torch.no_grad():
+        tap = StageSums(model.encoder.sites[0])
+        latent = model.encode(model.features(torch.from_numpy(waves)), tap=tap).latent
+    for i, wave in enumerate(waves):
+        slopes = [
+            tangent(model, latent[i : i + 1], torch.from_numpy(v))[1]
+            for v in model.embed_text(texts)
+        ]
+        with torch.no_grad():
+            found = totals_over_time(
+                TokenPath(model.encoder), model.encoder, tap.of_clip(i), torch.stack(slopes)
+            )
+        for text, total in zip(texts, found, strict=True):
+            one = ra.time_map(model, wave, text, sample_rate=model.sample_rate_hz)
+            np.testing.assert_allclose(total, one.total, atol=1e-6)
 
 
 def test_time_ranges_share_out_the_total():

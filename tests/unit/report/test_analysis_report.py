@@ -143,6 +143,14 @@ def test_every_figure_is_drawn_from_tables(run: Path) -> None:
     assert [p for p in (run / "figures").iterdir() if p.name.startswith(".")] == []
 
 
+def test_two_processes_draw_what_one_draws(run: Path) -> None:
+    names = ["boxplots", "fisher", "few_shot"]  # the last has no table here
+    alone = {p.name: p.read_bytes() for p in figures.draw_all(run, names, formats=("png",))}
+    both = figures.draw_all(run, names, formats=("png",), processes=2)
+    assert [p.name for p in both] == ["boxplots.png", "fisher.png"]
+    assert {p.name: p.read_bytes() for p in both} == alone
+
+
 def test_figures_are_column_or_page_wide_and_the_same_every_time(run: Path) -> None:
     from PIL import Image
 

@@ -6,7 +6,7 @@
 
   function line() {
     if (!playing) return;
-    const whole = player.duration || RA.main.seconds || 1;
+    const whole = RA.main.seconds || player.duration || 1; // a long window's sound may be cut
     playing.line.style.left = `${(100 * player.currentTime) / whole}%`;
     if (!player.paused) requestAnimationFrame(line);
   }

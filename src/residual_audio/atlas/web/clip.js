@@ -33,12 +33,14 @@
     const label = clips.label[row];
     const card = RA.audio.card(row, { large: true });
     const box = el('div', { id: 'speakers' });
+    const times = piece.times ? RA.times.view(piece.times) : null;
     const show = (a) => {
-      box.replaceChildren(speakers(piece, a));
+      if (piece.terms) box.replaceChildren(speakers(piece, a));
+      if (times) times.answer(classes[piece.answers[a][0]]);
       for (const [i, button] of buttons.entries()) button.setAttribute('aria-pressed', String(i === a));
     };
     const answers = piece.answers || [];
-    const buttons = answers.map(([code, score], a) => el('button', { type: 'button', class: 'answer-row', 'aria-pressed': 'false', onclick: () => (terms.length ? show(a) : null) },
+    const buttons = answers.map(([code, score], a) => el('button', { type: 'button', class: 'answer-row', 'aria-pressed': 'false', onclick: () => show(a) },
       el('span', { class: classes[code] === label ? 'right' : '' }, classes[code], classes[code] === label ? ' ✓' : ''),
       el('span', { class: 'track', 'aria-hidden': 'true' }, el('span', { class: 'bar plus', style: { left: '0', width: `${Math.max(0, 100 * score)}%` } })),
       el('span', {}, number(score))));
@@ -55,8 +57,9 @@
         piece.captions.length ? el('ul', { class: 'quiet' }, piece.captions.map((c) => el('li', {}, c))) : null),
       answers.length ? el('section', {}, el('h3', {}, 'The model’s answers ', el('span', { class: 'quiet' }, `cosine; probability of the first ${number(clips.probability[row], 'share')}`)),
         el('div', { class: 'answers' }, buttons)) : el('p', {}, 'No answers: no class texts in this run.')),
+      times ? times.node : null,
       answers.length && terms.length ? el('section', { class: 'panel' }, el('h3', {}, 'Which heads speak for and against it'), box) : null);
-    if (answers.length && piece.terms) show(0);
+    if (answers.length) show(0);
     return node;
   }
 
