@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from residual_audio import engine
+from residual_audio.engine import Where, open_engine
 from residual_audio.errors import InputError
 from residual_audio.progress import SILENT, Progress
 from residual_audio.report import figures_ablation as ablation
@@ -132,12 +132,15 @@ def draw_all(
         raise InputError(f"no figure '{unknown[0]}'; there are: {', '.join(FIGURES)}")
     Tables(run)  # a run without tables is an error before any process is started
     progress.step("drawing", len(chosen), "figures")
-    written: dict[str, list[Path]] = {}
+    written: dict[int, list[Path]] = {}
     draw = partial(_draw, run, tuple(formats))
-    for name, files in engine.run(chosen, partial(Tables, run), draw, processes=processes):
-        written[name] = files
-        progress.advance()
-    return [path for name in chosen for path in written[name]]
+    with open_engine(Where(processes=processes)) as engine:
+        for done in engine.run(chosen, partial(Tables, run), draw):
+            if done.error is not None:
+                raise done.error
+            written[done.number] = done.result
+            progress.advance()
+    return [path for number in range(len(chosen)) for path in written[number]]
 
 
 def _draw(run: Path, formats: Sequence[str], tables: Tables, name: str) -> list[Path]:
