@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,13 @@ def test_the_answer_comes_first_and_colours_follow_the_metric(opened: Page):
     page.go_back()
     page.wait_for_function("() => !document.querySelector('main').dataset.ready.includes('r=')")
     assert page.locator("a.cell.out").count() == 0
+
+
+def test_what_was_lost_elsewhere_is_drawn(opened: Page):
+    page = opened.go("#map")
+    page.click("#front summary")
+    assert page.locator("#front circle").count() == 3
+    assert "reference" in page.inner_text(".answer")
 
 
 def test_a_head_opens_by_click_key_and_permalink_and_is_heard(opened: Page):
@@ -169,6 +177,30 @@ def test_two_runs_stand_side_by_side(browser: Any, run: Path, hostile_run: Path,
     values = drawn.evaluate("RA.map.shown('pr', 'difference').values")
     assert all(value == pytest.approx(0, abs=1e-6) for value in values)  # the same sounds
     assert page.go("#map").locator(".answer.two").count() == 1
+    context.close()
+    assert page.wrong == []
+
+
+def test_features_from_elsewhere_are_listed_found_and_heard(
+    browser: Any, run: Path, tmp_path: Path
+):
+    n = len(ra.open_store(run))
+    names = ["bright <b>", "dull"]
+    listed = [{"name": k, "activations": [float(i * s) for i in range(n)]}
+              for k, s in zip(names, (1, -1), strict=True)]  # fmt: skip
+    path = tmp_path / "features.json"
+    path.write_text(json.dumps({"name": "mine", "features": listed}))
+    ra.atlas(run, out=tmp_path / "atlas", features=path)
+    context = browser.new_context()
+    page = Page(context, tmp_path)
+    drawn = page.go("#features")
+    assert names[0] in drawn.inner_text("table")
+    drawn.click(f"text={names[0]}")
+    drawn.wait_for_selector('main[data-path="feature/0"]')
+    assert drawn.locator(".clip").count() == 8
+    assert "Above zero for" in drawn.inner_text("main")
+    drawn.fill("#search", "dull")
+    drawn.wait_for_selector("#results a[href='#feature/1']")
     context.close()
     assert page.wrong == []
 

@@ -12,6 +12,9 @@ from filelock import FileLock
 from small_run import small_dataset, small_model
 
 from residual_audio.adaptation.adapted import WHOLE, AdaptSettings, adapt
+from residual_audio.adaptation.divisions import folds_of
+from residual_audio.adaptation.front import FrontFamily, front
+from residual_audio.adaptation.problem import problem_of
 from residual_audio.analysis.analysis import Options, analyse
 from residual_audio.data.base import Dataset
 from residual_audio.pipeline import work
@@ -21,6 +24,8 @@ from residual_audio.progress import SILENT
 from residual_audio.report.write import write_analysis, write_tables
 from residual_audio.results import write_result
 from residual_audio.reweight.gain_files import save_gains
+from residual_audio.reweight.gains import blend
+from residual_audio.table import from_rows
 
 LONGEST_WAIT_S = 300
 
@@ -90,13 +95,27 @@ def make_run(out: Path, dataset: Dataset | None = None, seed: int = 0, gains: bo
 
 
 def _fit(at: Workshop) -> None:
-    """Gains of the widest method and what they come to, as the reweighting step leaves them."""
-    asked = AdaptSettings(n_folds=2, methods=("heads-0123",), retention=False, name=WHOLE)
+    """Gains of the widest method and what they come to here and on a reference (the run itself),
+    as `reweight` leaves them."""
+    keep = (str(at.out),)
+    asked = AdaptSettings(
+        n_folds=2, methods=("heads-0123",), retention=False, name=WHOLE, keep=keep
+    )
     found = adapt(at.store, asked)
     write_tables(at.out, found.tables)
     write_result(found.result, at.out / "results")
     for name, gains in found.gain_files.items():
         save_gains(gains, at.out / "gains" / name)
+    problem = problem_of(at.store)
+    family = FrontFamily(
+        "blend of the gains",
+        lambda _, split: {a: blend(found.gains[split.name], a) for a in HALVES},
+    )
+    points = front(problem, folds_of(problem.clips, 2, 0), keep, among=[family])
+    write_tables(at.out, [from_rows("front", points, "front")])
+
+
+HALVES = (0.0, 0.5, 1.0)
 
 
 def shared_run(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Path]) -> Path:

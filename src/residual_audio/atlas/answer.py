@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from residual_audio.atlas.front_piece import FrontLine, front_piece
 from residual_audio.files import read_json_object
 from residual_audio.report.run_tables import MissingTable, Tables
 from residual_audio.results import read_result
@@ -22,7 +23,7 @@ def answer_of(run: Path, store: Store, tables: Tables) -> dict[str, list[str]]:
     found = [
         _accuracy(run),
         _reweighting(_table(tables, "adapted")),
-        _cost(_table(tables, "adapted_retention")),
+        _cost(_table(tables, "adapted"), front_piece(tables)),
         _blocks(tables),
         _heads(tables, len(store)),
     ]
@@ -72,11 +73,9 @@ def _accuracy(run: Path) -> str:
 def _reweighting(table: Table | None) -> str:
     if table is None or "gain" not in table:
         return "Reweighting was not tried."
-    rows = [r for r in table.rows() if r["kind"] == "residual" and np.isfinite(r["gain"])]
-    if not rows:
+    row = _main_row(table)
+    if row is None:
         return "Reweighting was not tried."
-    # the method with most to move is the one that the project is about; none is picked by its score
-    row = max(rows, key=lambda r: r["parameters"])
     low, high = row["gain_low"], row["gain_high"]
     verdict = "helped" if low > 0 else "hurt" if high < 0 else "made no difference that can be told"
     text = (
@@ -96,10 +95,45 @@ def _reweighting(table: Table | None) -> str:
     )
 
 
-def _cost(table: Table | None) -> str:
-    if table is None:
-        return "What reweighting costs on other data was not measured in this run."
-    return ""
+def _main_row(table: Table) -> dict[str, Any] | None:
+    """The method with most to move is the one that the project is about; none is picked by its
+    score."""
+    rows = [r for r in table.rows() if r["kind"] == "residual" and np.isfinite(r["gain"])]
+    return max(rows, key=lambda r: r["parameters"], default=None)
+
+
+NOT_ELSEWHERE = (
+    "What reweighting costs on other data was not measured in this run (`residual-audio reweight "
+    "compare RUN --keep OTHER_RUN`, or `reweight front`)."
+)
+
+
+def _cost(table: Table | None, front: list[FrontLine] | None) -> str:
+    """What the same method loses on reference runs, and where all edits lie that were followed."""
+    if table is None or "gain" not in table or (row := _main_row(table)) is None:
+        return ""
+    lost = float(row.get("lost", np.nan))
+    found = []
+    if np.isfinite(lost):
+        reach = 1.96 * float(row["lost_error"])
+        verdict = "neither loses nor gains what could be told"
+        if abs(lost) > reach:
+            verdict = "loses" if lost > 0 else "gains"
+        found.append(
+            f"On the reference runs that were given it {verdict}: accuracy there changes by "
+            f"{_points(-lost)} points (95% interval {_points(-lost - reach)} to "
+            f"{_points(-lost + reach)})."
+        )
+    if front:
+        gained = [point[1] for line in front for point in line["points"]]
+        given = [point[2] for line in front for point in line["points"]]
+        families = ", ".join(line["family"] for line in front)
+        found.append(
+            f"Over {len(gained)} edits ({families}), none of them chosen, accuracy here changes by "
+            f"{_points(min(gained))} to {_points(max(gained))} points while "
+            f"{100 * min(given):.1f} to {100 * max(given):.1f} points are lost on reference clips."
+        )
+    return " ".join(found).replace("-", "−") if found else NOT_ELSEWHERE
 
 
 def _blocks(tables: Tables) -> str:

@@ -13,6 +13,9 @@ from residual_audio import __version__
 from residual_audio.atlas.answer import answer_of
 from residual_audio.atlas.clip_pages import Answers, ClipPages, answers_of, listing
 from residual_audio.atlas.components import N_COMPONENTS, ComponentsOfRun, EndWords, words_of
+from residual_audio.atlas.feature_pages import FeaturePages
+from residual_audio.atlas.features import read_features
+from residual_audio.atlas.front_piece import front_piece
 from residual_audio.atlas.head_pages import HeadPages
 from residual_audio.atlas.media import MISSING, Media, read_media
 from residual_audio.atlas.move import base_piece, moved_rows, slider_units, unit_pieces
@@ -40,6 +43,8 @@ class AtlasSettings:
     """Everything in one HTML file, for small runs."""
     other: Path | None = None
     """A second run to put beside the first."""
+    features: Path | None = None
+    """A file of units from elsewhere (`features.py`)."""
     seed: int = 0
 
 
@@ -85,6 +90,11 @@ def write_atlas(
             main["move"] = _put_move(shelf, run, components, answers)
     if asked.other is not None:
         main["other"] = other_piece(run, Path(asked.other), store, tables)
+    if asked.features is not None:
+        feature_pages = FeaturePages(read_features(asked.features, store), store, asked.seed)
+        main["features"] = feature_pages.listing()
+        for number, piece in feature_pages.pieces():
+            shelf.put(f"feature/{number}", piece)
     shelf.put("main", main)
     pages = HeadPages(store, tables, media)
     for one in components.all():
@@ -118,6 +128,7 @@ def _main_piece(
         "n_clips": len(store),
         "template": store.template if store.has_text else None,
         "answer": answer_of(run, store, tables),
+        "front": front_piece(tables),
         "missing": missing,
         "report": "../report.html" if report.is_file() else None,
         "heads": {

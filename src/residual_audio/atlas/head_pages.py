@@ -44,7 +44,7 @@ class HeadPages:
         classes = self._classes(one.coordinates[:, : one.n_shown] / scale[: one.n_shown])
         return {
             "id": name,
-            "shares": _digits(one.shares[:N_EIGENVALUES]),
+            "shares": digits(one.shares[:N_EIGENVALUES]),
             "n_varying": len(one.spectrum.eigenvalues),
             "components": [
                 {
@@ -79,10 +79,10 @@ class HeadPages:
     def _classes(self, along: FloatArray) -> list[list[list[Any]]]:
         """Of each component [clip, component]: class, clips, mean and the middle 80% of its clips,
         from low to high, in σ."""
-        found = [(name, len(at), _middle(along[at])) for name, at in self._members.items()]
+        found = [(name, len(at), middle(along[at])) for name, at in self._members.items()]
         return [
             sorted(
-                ([name, n, *_digits(middle[:, c])] for name, n, middle in found),
+                ([name, n, *digits(three[:, c])] for name, n, three in found),
                 key=lambda row: row[2],
             )
             for c in range(along.shape[1])
@@ -100,7 +100,7 @@ class HeadPages:
             table = self._grouped(f"ablation_head_{method}_classes", "unit").get(name)
             if table is not None:
                 order = np.argsort(table["d_margin"])
-                rows = [[str(table["class"][i]), *_digits([table["d_margin"][i]])] for i in order]
+                rows = [[str(table["class"][i]), *digits([table["d_margin"][i]])] for i in order]
                 return {"method": method, "rows": rows}
         return None
 
@@ -143,7 +143,7 @@ class HeadPages:
         how, matrix = self._similarity
         row = matrix[self._ids.index(name)]
         order = [i for i in np.argsort(-row, kind="stable") if self._ids[i] != name]
-        rows = [[self._ids[i], *_digits([row[i]])] for i in order[:N_NEAREST]]
+        rows = [[self._ids[i], *digits([row[i]])] for i in order[:N_NEAREST]]
         return {"how": how, "rows": rows}
 
     @cached_property
@@ -168,7 +168,7 @@ class HeadPages:
 
     def _gains(self, name: str) -> list[float | None] | None:
         found = self._gains_by_fold
-        return None if found is None else _digits(found[:, self._ids.index(name)])
+        return None if found is None else digits(found[:, self._ids.index(name)])
 
     @cached_property
     def _gains_by_fold(self) -> FloatArray | None:
@@ -197,7 +197,7 @@ class HeadPages:
         return {}
 
 
-def _middle(values: FloatArray) -> FloatArray:
+def middle(values: FloatArray) -> FloatArray:
     """[3, column]: mean, 10% and 90% quantile; `np.quantile` takes longer than the rest of the
     page for thousands of small groups."""
     ordered = np.sort(values, axis=0)
@@ -220,5 +220,5 @@ def _words(words: EndWords) -> dict[str, Any]:
     }
 
 
-def _digits(values: Any) -> list[float | None]:
+def digits(values: Any) -> list[float | None]:
     return [float(f"{v:.5g}") if np.isfinite(v) else None for v in np.asarray(values, np.float64)]

@@ -24,6 +24,10 @@ def run(
     single_file: Annotated[
         bool, typer.Option("--single-file", help="Everything in one HTML file.")
     ] = False,
+    features: Annotated[
+        Path | None,
+        typer.Option("--features", help="Units from elsewhere (.json, .safetensors), shown too."),
+    ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -31,7 +35,9 @@ def run(
     from residual_audio.surface.atlas_view import atlas
 
     with watching(quiet or json) as progress:
-        made = atlas(run, other, out=out, single_file=single_file, progress=progress)
+        made = atlas(
+            run, other, out=out, single_file=single_file, features=features, progress=progress
+        )
     if json:
         size = {"bytes": made.n_bytes, "files": len(made.files), "missing": made.missing}
         print_json({"page": str(made.page), **size})

@@ -40,9 +40,12 @@ def atlas(
     *,
     out: Path | None = None,
     single_file: bool = False,
+    features: Path | None = None,
     progress: Progress = SILENT,
 ) -> AtlasView:
     """Write the atlas of a run (or of two, side by side) and return it; tables are made if missing.
+
+    features: a file of units from elsewhere, as those of a sparse autoencoder, shown beside heads.
 
     A notebook shows a single file inline: a frame cannot load files from beside a notebook.
 
@@ -52,7 +55,7 @@ def atlas(
     'index.html'
     """
     beside = None if other is None else _with_tables(other, progress)
-    settings = AtlasSettings(out, single_file, beside)
+    settings = AtlasSettings(out, single_file, beside, features)
     made = write_atlas(_with_tables(run, progress), settings, progress)
     return AtlasView(made.page, made.files, made.missing)
 

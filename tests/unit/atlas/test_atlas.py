@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
+import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from atlas_pieces import piece, unpack
 from small_run import small_dataset, small_model
 
 import residual_audio as ra
@@ -19,27 +19,11 @@ from residual_audio.atlas.packed import bytes_between, floats, rows_of_integers
 from residual_audio.atlas.shelf import SCRIPTS, WEB, as_json
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
+from residual_audio.report.run_tables import Tables
+from residual_audio.report.table_files import write_csv
 from residual_audio.reweight.sliders import gains_of_sliders
 from residual_audio.reweight.terms import apply_direct
-
-
-def piece(run: Path, name: str) -> Any:
-    text = (run / "atlas" / "data" / f"{name}.js").read_text()
-    start = f"RA.put({json.dumps(name)},"
-    assert text.startswith(start)
-    return json.loads(text[len(start) :].rstrip().removesuffix(");"))
-
-
-def unpack(packed: Any) -> np.ndarray:
-    data = base64.b64decode(packed["data"])
-    if packed["kind"] == "f32":
-        return np.frombuffer(data, "<f4").reshape(packed["shape"])
-    if packed["kind"] == "u8":
-        step = (packed["high"] - packed["low"]) / 255
-        return packed["low"] + step * np.frombuffer(data, np.uint8).reshape(packed["shape"])
-    scale = np.frombuffer(base64.b64decode(packed["scale"]), "<f4")
-    rows = np.frombuffer(data, "<i2").reshape(len(scale), -1) * scale[:, None]
-    return rows.reshape(packed["shape"])
+from residual_audio.table import Table
 
 
 def test_packed_arrays_come_back():
@@ -205,3 +189,33 @@ def test_the_surface_shows_an_atlas(small_atlas_run: Path, tmp_path: Path):
     assert made._repr_html_().startswith("<iframe srcdoc=")
     assert "<script>" not in made._repr_html_()
     assert callable(ra.atlas)
+
+
+def test_the_answer_says_what_reweighting_costs_elsewhere(small_atlas_run: Path):
+    main, tables = piece(small_atlas_run, "main"), Tables(small_atlas_run)
+    rows = [r for r in tables["adapted"].rows() if r["kind"] == "residual"]
+    (row,) = rows
+    assert np.isfinite(row["lost"])
+    said = next(line for line in main["answer"]["found"] if "reference runs" in line)
+    changed = f"{-100 * row['lost']:+.1f}".replace("-", "−")
+    assert f"changes by {'0.0' if changed[1:] == '0.0' else changed} points" in said
+    assert "3 edits (blend of the gains)" in said
+    (line,) = main["front"]
+    assert [point[0] for point in line["points"]] == [0.0, 0.5, 1.0]
+    assert line["points"][0][1:3] == [0.0, 0.0]  # no edit: nothing gained, nothing lost
+    table = tables["front"]
+    gained = (table["top1"] - table["zero_shot"]).tolist()
+    assert [point[1] for point in line["points"]] == pytest.approx(gained, abs=1e-5)
+
+
+def test_a_run_that_measured_nothing_elsewhere_says_so(small_atlas_run: Path, tmp_path: Path):
+    bare = tmp_path / "run"
+    shutil.copytree(small_atlas_run, bare, ignore=shutil.ignore_patterns("atlas", "front.csv"))
+    path = bare / "tables" / "adapted.csv"
+    table = Tables(bare)["adapted"]
+    kept = {k: v for k, v in table.columns.items() if not k.startswith("lost")}
+    write_csv(path, Table("adapted", kept))
+    write_atlas(bare)
+    found = piece(bare, "main")
+    assert any("was not measured in this run" in line for line in found["answer"]["found"])
+    assert found["front"] is None

@@ -12,6 +12,7 @@
     return el('section', { class: main.other ? 'answer two' : 'answer', 'aria-label': 'What was found' },
       el('div', {}, rows(main.other ? `${main.title} (${main.run})` : 'What was found', main.answer)),
       main.other ? el('div', {}, rows(`${main.other.title} (${main.other.run})`, main.other.answer)) : null,
+      main.front ? RA.front.view(main.front) : null,
       main.missing.length
         ? el('p', { class: 'missing' }, 'Missing here: ', main.missing.join('; '), '.') : null);
   }

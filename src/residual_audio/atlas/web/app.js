@@ -58,8 +58,8 @@
   }
 
   async function draw() {
-    const turn = ++shown, [path, query] = address(), { heads, clips } = RA.main;
-    const clip = /^clip\/(\d+)$/.exec(path);
+    const turn = ++shown, [path, query] = address(), { heads, clips, features } = RA.main;
+    const clip = /^clip\/(\d+)$/.exec(path), feature = features && /^feature\/(\d+)$/.exec(path);
     if (path === 'content') return;
     RA.audio.stop();
     content.setAttribute('aria-busy', 'true');
@@ -67,6 +67,8 @@
     try {
       if (heads.id.includes(path)) node = await RA.views.head(path);
       else if (clip && Number(clip[1]) < clips.id.length) node = await RA.views.clip(Number(clip[1]));
+      else if (feature && Number(feature[1]) < features.name.length) node = await RA.views.feature(Number(feature[1]));
+      else if (path === 'features' && features) node = await RA.views.features();
       else if (path === 'clips') node = await RA.views.clips();
       else if (path === 'move') node = await RA.views.move(moveState(query));
       else if (path === 'map') node = mapView(query);
@@ -139,7 +141,7 @@
     const link = (path, label) => el('a', { href: `#${path}` }, label);
     document.getElementById('top').append(
       el('h1', {}, el('a', { href: '#map' }, main.other ? `${main.title} ↔ ${main.other.title}` : main.title)),
-      el('nav', { 'aria-label': 'views' }, link('map', 'Heads'), link('clips', 'Clips'), main.move ? link('move', 'Move it') : null,
+      el('nav', { 'aria-label': 'views' }, link('map', 'Heads'), link('clips', 'Clips'), main.features ? link('features', 'Features') : null, main.move ? link('move', 'Move it') : null,
         main.report ? el('a', { href: main.report }, 'Figures') : null),
       RA.search.box(), theme());
     document.getElementById('foot').append(`${main.n_clips} clips · ${main.heads.id.length} heads · prompt “${main.template || 'none'}” · weights ${main.model.sha256.slice(0, 12)}… · ResiDual Audio ${main.version}. Nothing leaves this page.`, RA.audio.player);

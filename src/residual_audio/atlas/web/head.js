@@ -17,6 +17,8 @@
         `fit ${number(found.fit_z)} σ, coherence ${number(found.coherence_z)} σ above random directions`));
   }
 
+  RA.wordsOf = words;
+
   function end(part, sign) {
     const label = sign > 0 ? '+ end' : '− end';
     return el('div', { class: 'end' }, el('h4', {}, label), words(part.words),

@@ -14,6 +14,10 @@
       const word = heads.words[i].find(([w, grey]) => !grey && has(w));
       found.push({ label: id, note: word ? word[0] : (heads.ends[i].find(([l]) => has(l)) || [''])[0], href: `#${id}`, kind: 'head' });
     });
+    (RA.main.features ? RA.main.features.name : []).forEach((name, i) => {
+      if (found.length > 2 * MOST || !has(name)) return;
+      found.push({ label: name, note: RA.main.features.label[i], href: `#feature/${i}`, kind: 'feature' });
+    });
     let n_clips = 0;
     clips.id.forEach((id, i) => {
       if (n_clips >= MOST || !(has(id) || has(clips.label[i]))) return;
