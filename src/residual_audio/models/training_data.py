@@ -39,7 +39,8 @@ class TrainingData:
 
 
 def heard_before(trained_on: Sequence[TrainingData] | None, dataset: Dataset) -> HeardBefore:
-    """Compares clip by clip, by fold and by the names of files."""
+    """Compares clip by clip, by fold and by the names of files; where no clip was heard, but others
+    of the same data set were, the note says that."""
     of = len(dataset.clips)
     if trained_on is None:
         return {"trained_on": None, "n": None, "of": of, "note": ""}
@@ -51,6 +52,11 @@ def heard_before(trained_on: Sequence[TrainingData] | None, dataset: Dataset) ->
         note = (
             f"this model was trained on {n:,} of these {of:,} clips ({'; '.join(used)}): what it "
             "scores on them says nothing about sounds it has not heard"
+        )
+    elif alike := [str(part) for part in trained_on if part.dataset == dataset.name]:
+        note = (
+            f"this model was trained on other clips of the same kind ({'; '.join(alike)}): these "
+            f"{of:,} are new to it, what they are like is not"
         )
     return {"trained_on": [str(part) for part in trained_on], "n": n, "of": of, "note": note}
 

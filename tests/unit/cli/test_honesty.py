@@ -58,12 +58,16 @@ def test_the_bundled_model_knows_what_it_heard() -> None:
     seen = heard_before(parts, esc50((3, 4)))
     assert (seen["n"], seen["of"]) == (3, 6)
     assert "trained on 3 of these 6 clips (esc50 folds 1, 2, 3)" in seen["note"]
-    assert heard_before(parts, esc50((4,)))["note"] == ""
+    others = heard_before(parts, esc50((4,)))
+    assert others["n"] == 0
+    assert "trained on other clips of the same kind (esc50 folds 1, 2, 3)" in others["note"]
     # the same files as a folder of one's own are known by their names
     assert heard_before(parts, esc50((1, 4), "folder"))["n"] == 3
     assert heard_before(parts, load_dataset("synthetic", n_clips=82, seed=101))["n"] == 82
     assert heard_before(parts, load_dataset("synthetic", n_clips=82, seed=1010))["n"] == 0
-    assert heard_before(parts, load_dataset("synthetic", n_clips=82, seed=90_000))["n"] == 0
+    fresh = heard_before(parts, load_dataset("synthetic", n_clips=82, seed=90_000))
+    assert fresh["n"] == 0
+    assert "other clips of the same kind (synthetic (kind=classes seed=101" in fresh["note"]
 
 
 def test_of_other_models_it_is_not_known() -> None:
