@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from residual_audio.store import open_store as open_store
     from residual_audio.surface.atlas_view import atlas as atlas
     from residual_audio.surface.clap_embedder import ClapEmbedder as ClapEmbedder
+    from residual_audio.surface.compared import compare_runs as compare_runs
     from residual_audio.surface.fitted import Adapted as Adapted
     from residual_audio.surface.fitted import adapt as adapt
     from residual_audio.surface.folded import FoldedModel as FoldedModel
@@ -87,6 +88,7 @@ _WHERE = {
     "adapt": "residual_audio.surface.fitted",
     "analyse": "residual_audio.surface.inside",
     "atlas": "residual_audio.surface.atlas_view",
+    "compare_runs": "residual_audio.surface.compared",
     "evaluate": "residual_audio.surface.measured",
     "extract": "residual_audio.surface.runs",
     "fold": "residual_audio.surface.folded",

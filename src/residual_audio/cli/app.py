@@ -43,6 +43,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "ablate": "ablate",
         "patch": "patch",
         "timemap": "timemap",
+        "compare-runs": "compare_runs",
     },
     "Adapt": {
         "reweight": "reweight",

@@ -37,6 +37,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "patch --limit 40 --out runs/order",
         "patch -d compa-order --root CompA --method exact --method attribution --out runs/compa",
     ),
+    "compare-runs": ("compare-runs runs/esc50 runs/orchestra -o compared",),
     "timemap": ("timemap street.wav 'a siren' 'rain' --out maps",),
     "reweight": (
         "reweight compare runs/mine",
