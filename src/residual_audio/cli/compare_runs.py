@@ -30,7 +30,7 @@ def run(
     Encoders of one topology are paired over heads; others are compared by relative depth. Writes
     tables, a figure and a page.
     """
-    from residual_audio.report.figures_runs import write_comparison
+    from residual_audio.report.runs_page import write_comparison
     from residual_audio.surface.compared import compare_runs
 
     with watching(quiet or json) as progress:
