@@ -274,4 +274,5 @@ def _learned(notes: Mapping[str, Any]) -> str:
 
 app.command("front")(reweight_studies.front)
 app.command("retention")(reweight_studies.retention)
+app.command("exit")(reweight_studies.exits)
 app.command("transfer")(reweight_studies.transfer)

@@ -102,6 +102,51 @@ def retention(
     typer.echo(f"{len(written)} files in {run / 'tables'}")
 
 
+def exits(
+    run: options.Run,
+    fold: options.Folds = None,
+    folds: options.NFolds = 5,
+    model: options.ModelOfStore = None,
+    root: options.Root = None,
+    data_option: options.DataOption = None,
+    device: options.Device = "auto",
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Text accuracy after each block, and of clips that leave at their first sure answer.
+
+    The stream after a block goes through a ridge map (fitted on other folds) and the model's own
+    joint head; RUN needs `extract --capture heads,blocks,direct`. Writes
+    RUN/tables/early_exit_blocks.csv and early_exit_thresholds.csv, with the time saved.
+    """
+    from residual_audio.adaptation.smaller import leave_early
+    from residual_audio.judge.of_store import rows_of
+    from residual_audio.report.write import write_tables
+    from residual_audio.store import open_store
+
+    store = open_store(run)
+    rows = rows_of(store, fold)
+    with watching(quiet or json) as progress:
+        passes = load_passes_of(store, rows, model, root, data_option, device, progress)
+        tables = leave_early(
+            store,
+            passes,
+            folds=fold,
+            n_folds=folds,
+            seed=seed,
+            progress=progress,
+        )
+    written = write_tables(run, tables)
+    if json:
+        print_json({table.name: list(table.rows()) for table in tables})
+        return
+    if not quiet:
+        for table in tables:
+            show_table(table, list(table.columns))
+    typer.echo(f"{len(written)} files in {run / 'tables'}")
+
+
 def transfer(
     gains: Annotated[Path, typer.Argument(help="Gains written by `reweight fit`.")],
     runs: Annotated[list[Path], typer.Argument(help="Runs of the same model on other data sets.")],
