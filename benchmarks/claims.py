@@ -87,7 +87,9 @@ def _verdict(claim: RunClaim, known: Mapping[str, Any]) -> str:
     if MAIN not in known:
         return WORDS[None]
     found = {name: claim.holds(m) for name, m in known.items()}
-    said = WORDS[found[MAIN]] + f" (n = {known[MAIN]['n_clips']})"
+    main = known[MAIN]
+    n = main.get("ablation", {}).get("n") if claim.ablated else None
+    said = WORDS[found[MAIN]] + f" (n = {n or main['n_clips']})"
     if SECOND in found and found[SECOND] not in (found[MAIN], None) and found[MAIN] is not None:
         said += ", otherwise on the orchestra"
     if found.get(RANDOM) and found[MAIN]:

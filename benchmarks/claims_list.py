@@ -38,6 +38,8 @@ class RunClaim(Claim):
     show: Callable[[Measured], str]
     holds: Callable[[Measured], Holds]
     staged: bool = False
+    ablated: bool = False
+    """Read from blocks taken out, which may have had fewer clips."""
     """Needs an encoder of stages: says nothing of a plain transformer."""
 
 
@@ -157,16 +159,16 @@ CLASSES: Sequence[Claim] = (
     RunClaim("probe-late", "001", "Classes can be read better from later stages (linear probe)",
              "expected", read.probes, read.rises("probe_accuracy")),
     RunClaim("block0", "000 §4.2.3", "The first block is by far the most critical",
-             "+5 points (100 clips)", read.ablation_first, read.first_block_most, True),
+             "+5 points (100 clips)", read.ablation_first, read.first_block_most, True, True),
     RunClaim("stage2-beneficial", "000 §4.2.3", "Blocks of stage 2 are mildly beneficial or neutral",
-             "0 to +2 points", read.ablation_stage(2), read.stage_not_harmful(2), True),
+             "0 to +2 points", read.ablation_stage(2), read.stage_not_harmful(2), True, True),
     RunClaim("stage3-neutral", "000 §4.2.3", "Blocks of the last stage are neutral: over-parameterised",
-             "0, 0 points", read.ablation_stage(3), read.stage_neutral(3), True),
+             "0, 0 points", read.ablation_stage(3), read.stage_neutral(3), True, True),
     RunClaim("block2-harmful", "000 §4.2.3", "One block of stage 1 does harm", "−2 points (block 2)",
-             read.ablation_stage(1), read.stage_harmful(1), True),
+             read.ablation_stage(1), read.stage_harmful(1), True, True),
     RunClaim("entropy-importance", "000 Figure 6b",
              "Over blocks, entropy and importance go against each other, but not significantly",
-             "r = −0.49, p = 0.104", read.entropy_importance, read.entropy_importance_negative, True),
+             "r = −0.49, p = 0.104", read.entropy_importance, read.entropy_importance_negative, True, True),
     RunClaim("attention-falls", "002 §5.2",
              "Participation ratio of attention maps falls with depth, but for a peak in stage 1",
              "peak in layer 1, then falls", read.attention_pr, read.attention_peak, True),

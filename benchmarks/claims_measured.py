@@ -8,6 +8,7 @@ reads RUN/tables and RUN/store and writes docs/results/claims/NAME.json.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -58,11 +59,13 @@ def measure(run: Path, commands: list[str]) -> dict[str, Any]:
         },
         "kept_by_two_thirds": _kept(tables, heads),
     }
-    for name, make in (("attention", _attention), ("ablation", _ablation), ("fisher", _fisher)):
-        try:
+    for name, make in (
+        ("attention", _attention),
+        ("ablation", lambda t: _ablation(t, commands)),
+        ("fisher", _fisher),
+    ):
+        with contextlib.suppress(MissingTable):
             found[name] = make(tables)
-        except MissingTable:
-            continue
     return _rounded(found)
 
 
@@ -147,10 +150,17 @@ def _attention(tables: Tables) -> dict[str, Any]:
     return {name: table[name].tolist() for name in names if name in table}
 
 
-def _ablation(tables: Tables) -> dict[str, Any]:
+def _limit(commands: list[str]) -> int | None:
+    """Clips that `ablate --limit` asked for."""
+    found = re.search(r"ablate .*--limit (\d+)", "\n".join(commands))
+    return None if found is None else int(found[1])
+
+
+def _ablation(tables: Tables, commands: list[str]) -> dict[str, Any]:
     """Blocks taken out, exactly; drop = accuracy lost."""
     table = tables["ablation_attention_exact"]
     out: dict[str, Any] = {
+        "n": int(table["n"][0]) if "n" in table else _limit(commands),
         "drop": (-table["d_correct"].astype(float)).tolist(),
         "low": (-table["d_correct_high"].astype(float)).tolist(),
         "high": (-table["d_correct_low"].astype(float)).tolist(),

@@ -17,13 +17,13 @@ def effects_table(
 ) -> Table:
     """One row a unit, with where it is and paired intervals of every change."""
     changes = summary(effects, groups=given.groups, seed=seed)
+    n = effects.delta(next(iter(effects.after))).shape[1]
     tested = changes_tested(effects, given.groups, seed)
     rows = [
-        change.row() | {name: float(p[i]) for name, p in tested.items()} | place_of(unit)
+        change.row() | {"n": n} | {name: float(p[i]) for name, p in tested.items()} | place_of(unit)
         for i, (change, unit) in enumerate(zip(changes, units, strict=True))
     ]
     name = f"ablation_{level}_{effects.method}"
-    n = effects.delta(next(iter(effects.after))).shape[1]
     before = {m: float(v.mean()) for m, v in effects.before.items()}
     notes = (
         f"{n} clips, mode {effects.about.mode}",

@@ -17,6 +17,7 @@ from residual_audio.generation.midi import read_folder
 from residual_audio.generation.music_study import MusicStudy
 from residual_audio.generation.pieces import compare_pieces
 from residual_audio.generation.prompted_files import read_prompts
+from residual_audio.generation.questionnaire_files import score_questionnaires
 from residual_audio.generation.ratings import read_ratings
 from residual_audio.generation.sound_side import read_side
 from residual_audio.metrics.uncertainty import correlation, fdr
@@ -26,7 +27,10 @@ from residual_audio.types import Result, Score
 LOWER_IS_BETTER = frozenset(
     ["fad", "fad_infinity", "mmd", "pitch_class_kl", "pitch_class_kl_any_key", "tonal_distance"]
 )
-COLUMNS = ("fad", "fad_infinity", "mmd", "clap_score", "pitch_class_kl", "tonal_distance")
+COLUMNS = (
+    "fad", "fad_infinity", "mmd", "clap_score", "pitch_class_kl", "tonal_distance", "sus",
+    "ueq_s_pragmatic", "ueq_s_hedonic", "csi",
+)  # fmt: skip
 """Shown in the table; every other score is in the results."""
 
 
@@ -79,15 +83,16 @@ def run_study(
             if "midi" in parts:
                 pieces = read_folder(parts["midi"], progress=progress)
                 measured[name].append(compare_pieces(reference, pieces, seed=seed))
+    asked = None if study.questionnaires is None else score_questionnaires(study.questionnaires)
     if study.ratings is None:
-        return unify(measured, None)
+        return unify(measured, None, asked)
     listened, _ = analyse_ratings(
         read_ratings(study.ratings, scale),
         reference=reference_stimulus,
         name=study.ratings.stem,
         seed=seed,
     )
-    return unify(measured, listened)
+    return unify(measured, listened, asked)
 
 
 def _of_audio(
@@ -119,8 +124,13 @@ def _of_audio(
     return found
 
 
-def unify(measured: Mapping[str, Sequence[Result]], heard: Result | None) -> MusicReport:
-    """Join results of the same systems; correlate each measure with the listeners' mean."""
+def unify(
+    measured: Mapping[str, Sequence[Result]], heard: Result | None, asked: Result | None = None
+) -> MusicReport:
+    """Join results of the same systems; correlate each measure with the listeners' mean.
+
+    `asked` are questionnaires, whose scores are named `sus/SYSTEM`.
+    """
     systems = tuple(measured)
     measures: dict[str, dict[str, Score]] = {}
     for system, results in measured.items():
@@ -128,6 +138,12 @@ def unify(measured: Mapping[str, Sequence[Result]], heard: Result | None) -> Mus
             for score in result.scores:
                 measures.setdefault(score.name, {})[system] = score
     warnings: list[str] = []
+    if asked is not None:
+        warnings += asked.details["warnings"]
+        for score in asked.scores:
+            name, _, system = score.name.partition("/")
+            if system in systems:
+                measures.setdefault(name, {})[system] = score
     if heard is not None:
         means = {
             score.name.removeprefix("mean/"): score
@@ -145,7 +161,7 @@ def unify(measured: Mapping[str, Sequence[Result]], heard: Result | None) -> Mus
     if not measures:
         raise InputError(
             "there is nothing to report: give the reference and the systems audio or midi folders, "
-            "or ratings"
+            "ratings or questionnaires"
         )
     if len(systems) < 6:
         warnings.append(
@@ -156,7 +172,7 @@ def unify(measured: Mapping[str, Sequence[Result]], heard: Result | None) -> Mus
         systems,
         measures,
         tuple(_correlations(systems, measures)),
-        tuple(results + ([heard] if heard is not None else [])),
+        (*results, *(one for one in (heard, asked) if one is not None)),
         tuple(warnings),
     )
 

@@ -4,7 +4,7 @@ Paths are relative to the file:
 
     {"reference": {"audio": "ref/", "midi": "ref-midi/"},
      "systems": {"A": {"audio": "a/", "midi": "a-midi/", "prompts": "prompts.csv"}, "B": {…}},
-     "ratings": "mushra.csv"}
+     "ratings": "mushra.csv", "questionnaires": "asked.csv"}
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class MusicStudy:
     reference: Mapping[str, Path]
     systems: Mapping[str, Mapping[str, Path]]
     ratings: Path | None
+    questionnaires: Path | None = None
 
     @property
     def needs_model(self) -> bool:
@@ -43,11 +44,19 @@ def read_music_study(path: Path) -> MusicStudy:
     }
     if not systems:
         raise InputError(f"'{path}' names no system")
-    ratings = path.parent / str(document["ratings"]) if document.get("ratings") else None
-    if ratings is not None and not ratings.is_file():
-        raise InputError(f"'{path}': the ratings '{document['ratings']}' are not there")
+    ratings, asked = (_file(path, document, name) for name in ("ratings", "questionnaires"))
     reference = _paths(path, document.get("reference", {}), "the reference")
-    return MusicStudy(reference, systems, ratings)
+    return MusicStudy(reference, systems, ratings, asked)
+
+
+def _file(path: Path, document: Mapping[str, object], name: str) -> Path | None:
+    given = document.get(name)
+    if not given:
+        return None
+    found = path.parent / str(given)
+    if not found.is_file():
+        raise InputError(f"'{path}': the {name} '{given}' are not there")
+    return found
 
 
 def _paths(path: Path, given: object, whose: str) -> dict[str, Path]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 TRACKING = "audio/tracking.jsonl"
 DIMENSIONS = ("pca_90", "pca_99", "pr")
+NONLINEAR = ("twonn", "mle")
+"""Absent from older logs."""
 SCALARS = ("modality_gap", "rankme_audio", "rankme_text", "matched_cosine", "probe_accuracy")
 
 
@@ -36,6 +38,9 @@ def training_table(run: Path) -> Table | None:
                 row = {"step": record["step"], "stage": int(stage)}
                 for name in DIMENSIONS:
                     row[name] = float(np.mean(np.asarray(record[name], float)[stages == stage]))
+                for name in NONLINEAR:
+                    known = np.asarray(record.get(name) or [np.nan] * len(stages), float)
+                    row[name] = float(np.mean(known[stages == stage]))
                 rows.append(row | {name: record.get(name, np.nan) for name in SCALARS})
         except (ValueError, KeyError) as error:
             raise InputError(f"line {number} of '{path}' is not a tracked step: {error}") from error

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from residual_audio.files import write_safetensors
 from residual_audio.metrics.cloud_shape import modality_gap, rank_me
+from residual_audio.metrics.dimension import mle, two_nn
+from residual_audio.metrics.neighbours import neighbour_distances
 from residual_audio.metrics.spectra import eigenspectrum, participation_ratio, pca_dimension
 from residual_audio.training.recipe import AudioRecipe
 from residual_audio.training.training_clips import Clips
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from residual_audio.training.audio_stage import Learner
 
 BATCH = 50
+NEIGHBOURS = 20
 
 
 class HeadMeans:
@@ -100,18 +103,22 @@ class Probe:
 
     def _heads(self, tap: HeadMeans, step: int, folder: Path | None) -> dict[str, Any]:
         names: list[str] = []
-        columns: dict[str, list[float | None]] = {"pca_90": [], "pca_99": [], "pr": []}
+        columns: dict[str, list[float | None]] = {}
         spectra: dict[str, Any] = {}
         for site, values in tap.heads().items():
             spectrum = eigenspectrum(values)
             spectra[str(site)] = spectrum.astype(np.float32)
             names += [str(head) for head in site.heads]
+            neighbours = neighbour_distances(values, k=min(NEIGHBOURS, values.shape[1] - 1))
             for key, column in (
                 ("pca_90", pca_dimension(spectrum, 0.90)),
                 ("pca_99", pca_dimension(spectrum, 0.99)),
                 ("pr", participation_ratio(spectrum)),
+                ("twonn", two_nn(neighbours).value),
+                ("mle", mle(neighbours).value),
             ):
-                columns[key] += [round(float(v), 4) if math.isfinite(v) else None for v in column]
+                own = [round(float(v), 4) if math.isfinite(v) else None for v in column]
+                columns.setdefault(key, []).extend(own)
         if folder is not None:
             write_safetensors(folder / f"step-{step:06d}.safetensors", spectra)
         return {"heads": names, **columns}

@@ -96,7 +96,7 @@ def test_tracking_follows_every_head(whole: Path) -> None:
     assert [look["step"] for look in looks] == [0, 4, 8]
     last = looks[-1]
     assert last["heads"] == ["s0.b0.h0", "s0.b0.h1", "s1.b0.h0", "s1.b0.h1"]
-    for column in ("pca_90", "pca_99", "pr"):
+    for column in ("pca_90", "pca_99", "pr", "twonn", "mle"):
         assert len(last[column]) == 4
         assert all(v is None or v >= 1 for v in last[column])
     assert 0 <= last["modality_gap"] <= 2
