@@ -84,7 +84,7 @@ class FakeStore:
             "joint/linear2.weight": rng.normal(size=(24, 16)).T,
             "joint/linear2.bias": np.zeros(16),
         }
-        self.joint = {"kind": "mlp", "norm_eps": {}}
+        self.joint = {"kind": "mlp", "norm_eps": {}, "config": {}}
         self.arrays["embedding/joint"] = joint_of(self)(self.arrays["embedding/latent"])
         for stage, width in ((0, 12), (1, 24)):
             self.arrays[f"direct/weights/s{stage}"] = np.ones((n, 1))
