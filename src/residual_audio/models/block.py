@@ -85,13 +85,15 @@ class Block(nn.Module):
     def _parts(self, x: Tensor) -> tuple[Tensor, ...]:
         """The clips in groups whose widest values stay near the cores, in memory that is used
         again: fresh memory for a whole batch costs a tenth of the time."""
+        if torch.jit.is_tracing():  # a graph holds for any number of clips
+            return (x,)
         values_a_clip = x.shape[1] * self.fc1.out_features
         return x.split(max(1, VALUES_AT_ONCE // values_a_clip))
 
     def _mlp(self, x: Tensor, added: bool) -> Tensor:
         """What the MLP adds to the stream, or the stream with it added."""
         parts = []
-        on_cpu = x.device.type == "cpu"
+        on_cpu = x.device.type == "cpu" and not torch.jit.is_tracing()
         for part in x.flatten(0, 1).split(TOKENS_AT_ONCE) if on_cpu else self._parts(x):
             hidden = linear(self.fc1, self.norm2(part), gelu=True)
             parts.append(linear(self.fc2, hidden, add=part if added else None))

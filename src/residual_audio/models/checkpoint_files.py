@@ -25,7 +25,11 @@ def read_model_json(path: Path) -> dict[str, Any]:
 
 
 def write_folder(
-    out: Path, state: Mapping[str, Tensor], files: Mapping[str, str], tokenizer_of: Any = None
+    out: Path,
+    state: Mapping[str, Tensor],
+    files: Mapping[str, str],
+    tokenizer_of: Any = None,
+    weights: str = WEIGHTS,
 ) -> None:
     """Write weights and text files to a temporary folder beside `out`, then move it into place."""
     from safetensors.torch import save_file
@@ -34,7 +38,7 @@ def write_folder(
         raise ModelError(f"'{out}' exists and is not an empty folder: nothing was written")
     with replacing_folder(out) as work:
         tensors = {key: value.detach().cpu().contiguous().clone() for key, value in state.items()}
-        save_file(tensors, work / WEIGHTS, metadata={"format": "pt"})
+        save_file(tensors, work / weights, metadata={"format": "pt"})
         for name, text in files.items():
             (work / name).write_text(text + "\n", encoding="utf-8")
         if tokenizer_of is not None:

@@ -46,7 +46,7 @@ _SAID = (
     "short",
 )
 """Settings of a front-end that preprocessor_config.json holds."""
-_PATTERNS = ["*.json", "*.safetensors", "*.txt", "pytorch_model*.bin"]
+_PATTERNS = ["*.json", "*.safetensors", "*.txt", "pytorch_model*.bin", "README.md"]
 
 
 def load(ref: str) -> AudioTextModel:
@@ -227,12 +227,12 @@ def _text(state: StateDict, config: dict[str, Any], folder: Path, where: str) ->
     return text
 
 
-def save(model: AudioTextModel, out: Path) -> None:
-    """Write a folder that transformers' `ClapModel.from_pretrained` opens."""
-    encoder, text = model.encoder, model.text
+def check_counterpart(model: AudioTextModel) -> tuple[HTSAT, MLP, TransformersText]:
+    """The parts of a model that transformers' `ClapModel` can be; an error for any other."""
+    encoder, head, text = model.encoder, model.head, model.text
     if (
         not isinstance(encoder, HTSAT)
-        or not isinstance(model.head, MLP)
+        or not isinstance(head, MLP)
         or not isinstance(text, TransformersText)
         or text.architecture not in ("clap-text", "roberta")
         or encoder.config.value_path
@@ -248,6 +248,12 @@ def save(model: AudioTextModel, out: Path) -> None:
             f"'{model.name}' cannot be written as transformers' ClapModel: its short clips are "
             f"left as they are ('{model.spec.short}'), which has no word there. Use --to native."
         )
+    return encoder, head, text
+
+
+def save(model: AudioTextModel, out: Path) -> None:
+    """Write a folder that transformers' `ClapModel.from_pretrained` opens."""
+    encoder, joint, text = check_counterpart(model)
     log_scale = math.log(model.logit_scale)
     state: dict[str, Tensor] = {}
     for key, value in to_transformers(encoder.state_dict()).items():
@@ -259,13 +265,13 @@ def save(model: AudioTextModel, out: Path) -> None:
             state[f"{place}.relative_position_index"] = table
     for key, value in text.backbone.state_dict().items():
         state[f"text_model.{key}"] = value
-    for name, head in (("audio_projection", model.head), ("text_projection", text.head)):
+    for name, head in (("audio_projection", joint), ("text_projection", text.head)):
         for key, value in head.state_dict().items():
             state[f"{name}.{key}"] = value
     for name in ("logit_scale_a", "logit_scale_t"):
         state[name] = value.new_tensor(log_scale)
     files = {
-        "config.json": json.dumps(_clap_config(encoder.config, text, model.head), indent=2),
+        "config.json": json.dumps(_clap_config(encoder.config, text, joint), indent=2),
         "preprocessor_config.json": json.dumps(_preprocessor_config(model.spec), indent=2),
     }
     write_folder(out, state, files, tokenizer_of=text)

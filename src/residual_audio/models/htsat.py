@@ -132,7 +132,8 @@ class SwinBlock(Block):
         table = self.bias_table
         version = 0 if table.is_inference() else table._version  # such tensors have none
         key = (n_clips, version, table.data_ptr(), table.device, table.dtype)
-        tracked = torch.is_grad_enabled() and table.requires_grad
+        # a traced graph holds for any number of clips: nothing of it is kept, nor taken from here
+        tracked = torch.jit.is_tracing() or (torch.is_grad_enabled() and table.requires_grad)
         if not tracked and self._bias_cache is not None and self._bias_cache[0] == key:
             return self._bias_cache[1]
         # A cache filled in inference mode must still serve a later pass with gradients.
@@ -303,7 +304,7 @@ class HTSAT(Encoder):
         """The patch convolution as a product: put in order before it, there is less to move."""
         side, patch = self.config.grid(0), self.config.patch
         x = image.view(-1, side, patch, side, patch).transpose(2, 3)  # clip row column y x
-        x = x.reshape(len(image), side * side, patch * patch).index_select(1, self.order)
+        x = x.reshape(-1, side * side, patch * patch).index_select(1, self.order)
         return nn.functional.linear(x, self.patch.weight.flatten(1), self.patch.bias)
 
     def encode(

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from residual_audio.errors import InputError, ModelError
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
 
 PATIENCE_S = 3.0
 """To the first answer of the hub or of the proxy before it."""
@@ -40,3 +48,52 @@ def _end_waiting() -> None:
     timeout = getattr(client, "timeout", None)
     if timeout is not None and getattr(timeout, "read", 0) is None:
         client.timeout = SILENCE_S
+
+
+def check_repository(repository: str) -> None:
+    """Refuse, before any work, what could not be pushed in the end."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise InputError(f"'{repository}' is no repository id like owner/name: {error}") from error
+    if not hub_reachable():
+        raise ModelError(
+            "the Hugging Face hub cannot be reached, so nothing can be pushed: export without "
+            "--push, and upload the folder later with `hf upload`"
+        )
+
+
+def push(files: Mapping[str, Path], repository: str) -> str:
+    """Files by their names in the repository, as one commit; a new repository is private.
+
+    Gives its address.
+    """
+    from huggingface_hub import CommitOperationAdd
+    from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
+
+    check_repository(repository)
+    api = _api()
+    operations = [CommitOperationAdd(name, str(path)) for name, path in files.items()]
+    try:
+        where = api.create_repo(repository, exist_ok=True, private=True)
+        api.create_commit(
+            repository, operations=operations, commit_message="Written by ResiDual Audio"
+        )
+    except LocalTokenNotFoundError as error:
+        raise ModelError("nobody is logged in to the hub: run `hf auth login` first") from error
+    except HfHubHTTPError as error:
+        status = error.response.status_code if error.response is not None else "no answer"
+        raise ModelError(
+            f"the hub did not take '{repository}' ({status}): the files are written here; check "
+            "`hf auth whoami` and whether you may write there"
+        ) from error
+    return str(where)
+
+
+def _api() -> HfApi:
+    from huggingface_hub import HfApi
+
+    return HfApi()

@@ -237,7 +237,7 @@ class ViT(Encoder):
         x = x + patches
         if self.special is None:
             return x
-        return torch.cat([(self.special + special).expand(len(x), -1, -1), x], 1)
+        return torch.cat([(self.special + special).expand(x.shape[0], -1, -1), x], 1)
 
     def encode(
         self,

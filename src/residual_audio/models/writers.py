@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from residual_audio.errors import InputError
-from residual_audio.models import hf, laion, native
+from residual_audio.models import hf, laion, native, onnx_tower
 from residual_audio.models.clap import AudioTextModel
 
-WRITERS = {"native": native.save, "hf": hf.save, "laion": laion.save}
+WRITERS = {"native": native.save, "hf": hf.save, "laion": laion.save, "onnx": onnx_tower.save}
 
 
 def write_model(model: AudioTextModel, out: Path, layout: str) -> None:
-    """`native` and `hf` write a folder, `laion` a file."""
+    """`native`, `hf` and `onnx` write a folder, `laion` a file."""
     if layout not in WRITERS:
         raise InputError(f"unknown layout '{layout}': use {', '.join(WRITERS)}")
     WRITERS[layout](model, out)

@@ -49,19 +49,24 @@ class Fold:
             parameter.copy_(value)
 
 
-@torch.no_grad()
-def fold(model: Foldable, gains: Gains) -> Fold:
-    """Fold network gains into `model`, in place."""
+def check_foldable(model: Foldable, gains: Gains) -> None:
+    """Refuse gains that no weights of this model can stand for."""
     check_gains(gains)
     if gains.path != "network":
         raise InputError(
             "gains on the direct path act on each unit's contribution to the latent alone; no "
             "weights do that, so they cannot be folded. Fit with --path network to export."
         )
-    sites = model.encoder.sites
     latent = int(model.head.config["d_in"]) if "output" in gains.gains else 0
     # folding twice meets weights that no longer hash to what they were
-    check_fits(gains, sites, latent)
+    check_fits(gains, model.encoder.sites, latent)
+
+
+@torch.no_grad()
+def fold(model: Foldable, gains: Gains) -> Fold:
+    """Fold network gains into `model`, in place."""
+    check_foldable(model, gains)
+    sites = model.encoder.sites
     kept: list[tuple[Tensor, Tensor]] = []
     names = list(gains.gains)
     units_by_number = parse_units(names, sites)
@@ -85,7 +90,7 @@ def fold(model: Foldable, gains: Gains) -> Fold:
         weight.copy_(torch.from_numpy(w))
         bias.copy_(torch.from_numpy(b))
     if "output" in gains.gains:
-        first = _first_layer(model)
+        first = first_layer(model)
         _keep(kept, first.weight, first.bias)
         a, c = affine_of(gains, "output")
         w = first.weight.double().cpu().numpy().T
@@ -98,7 +103,8 @@ def _keep(kept: list[tuple[Tensor, Tensor]], *parameters: Tensor) -> None:
     kept.extend((parameter, parameter.clone()) for parameter in parameters)
 
 
-def _first_layer(model: Foldable) -> nn.Linear:
+def first_layer(model: Foldable) -> nn.Linear:
+    """The layer of the joint head that reads the latent."""
     found: Iterator[nn.Linear] = (m for m in model.head.modules() if isinstance(m, nn.Linear))
     first = next(found, None)
     if first is None or first.bias is None or not model.head.reads_latent:

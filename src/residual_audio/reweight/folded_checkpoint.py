@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal
 
 import torch
 
 from residual_audio import provenance
 from residual_audio.errors import InputError, ModelError
 from residual_audio.files import write_json
-from residual_audio.models import native
+from residual_audio.models import native, onnx_tower
 from residual_audio.models.clap import AudioTextModel
+from residual_audio.models.low_rank import LowRankUpdate, Place, save_adapter
+from residual_audio.models.model_card import CARD, CardFacts, write_card
+from residual_audio.models.model_names import base_of, licence_of
 from residual_audio.models.writers import write_model
 from residual_audio.reweight.fold import fold
 from residual_audio.reweight.gains import blend, check_fits, n_gains
+from residual_audio.reweight.low_rank_form import apply_updates, low_rank_form
 from residual_audio.reweight.network import NetworkGains
-from residual_audio.types import Gains
+from residual_audio.types import Gains, Result
 
 TOLERANCE = 1e-4
 RECORD = "residual_audio.json"
-Layout = Literal["hf", "laion", "native"]
+Layout = Literal["hf", "laion", "native", "peft", "onnx"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,31 @@ class Exported:
     """Largest difference between embeddings of the folded and of the edited model."""
 
 
+@dataclass(frozen=True)
+class Folding:
+    """What was folded into what."""
+
+    name: str
+    sha256: str
+    """Of the model as it was before."""
+    gains: tuple[Gains, ...]
+    amount: float
+    updates: Mapping[Place, LowRankUpdate]
+    """The same as low-rank updates of the weights before."""
+
+
+@dataclass(frozen=True)
+class Wrapping:
+    """What goes with a checkpoint that is handed out."""
+
+    results: tuple[Result, ...] = ()
+    """Scores for its card."""
+    licence: str | None = None
+    """None: what the card of the base says."""
+    heads: bool = False
+    """In ONNX: outputs of the heads too."""
+
+
 def export_folded(
     model: AudioTextModel,
     gains: Sequence[Gains],
@@ -44,33 +74,28 @@ def export_folded(
     out: Path,
     *,
     amount: float = 1.0,
+    wrapping: Wrapping | None = None,
 ) -> Exported:
     """Fold the gains one after another into the model (in place) and write it.
 
     The folded weights must give the embedding that editing the forward pass gives, on a dummy clip;
     otherwise nothing is written.
     """
-    scaled = [blend(g, amount) for g in gains]
+    scaled = tuple(blend(g, amount) for g in gains)
     name, sha256 = model.name, model.sha256
+    before = model.encoder, model.head
+    model.encoder, model.head = copy.deepcopy(before)
     difference = fold_proved(model, scaled)
-    write_folded(model, _Origin(name, sha256), scaled, to, out, amount)
+    updates: dict[Place, LowRankUpdate] = {}
+    if to == "peft":
+        want = _edited(model, None)
+        model.encoder, model.head = before
+        updates = low_rank_form(model, scaled)
+        apply_updates(model, updates)
+        difference = _checked(max(difference, _apart(_edited(model, None), want)))
+    made = Folding(name, sha256, scaled, amount, updates)
+    write_folded(model, made, to, out, wrapping or Wrapping())
     return Exported(model.name, to, str(out), sum(n_gains(g) for g in scaled), difference)
-
-
-@dataclass(frozen=True)
-class _Origin:
-    name: str
-    sha256: str
-
-
-class Named(Protocol):
-    """What a record says a model was made from."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def sha256(self) -> str: ...
 
 
 def fold_proved(model: AudioTextModel, gains: Sequence[Gains]) -> float:
@@ -94,38 +119,83 @@ def fold_proved(model: AudioTextModel, gains: Sequence[Gains]) -> float:
         want = _edited(model, each)
         fold(model, each)
         got = _edited(model, None)
-        change = (torch.nn.functional.normalize(got) - torch.nn.functional.normalize(want)).abs()
-        difference = max(difference, float(change.max()))
+        difference = max(difference, _apart(got, want))
+    return _checked(difference)
+
+
+def _apart(got: torch.Tensor, want: torch.Tensor) -> float:
+    return float(
+        (torch.nn.functional.normalize(got) - torch.nn.functional.normalize(want)).abs().max()
+    )
+
+
+def _checked(difference: float) -> float:
     if not difference < TOLERANCE:
         raise ModelError(f"folding changed the embedding by {difference:.1e} against editing")
     return difference
 
 
 def write_folded(
-    model: AudioTextModel,
-    made_from: Named,
-    gains: Sequence[Gains],
-    to: Layout,
-    out: Path,
-    amount: float,
+    model: AudioTextModel, made: Folding, to: Layout, out: Path, wrapping: Wrapping
 ) -> None:
-    """The checkpoint, with what was folded into it: in our layout inside, else in a file beside."""
-    folded = {"gains": [{"n": n_gains(g), **dict(g.fitted_on)} for g in gains], "amount": amount}
+    """The checkpoint (of a folded model; for PEFT the updates alone), a record and a card."""
+    folded: dict[str, Any] = {
+        "gains": [{"n": n_gains(g), **dict(g.fitted_on)} for g in made.gains],
+        "amount": made.amount,
+    }
     if to == "native":
         native.save(model, out, {"folded": provenance.plain(folded)})
-        return
-    write_model(model, out, to)
+    elif to == "peft":
+        save_adapter(model, made.updates, out, base_of(made.name))
+    elif to == "onnx":
+        onnx_tower.save(model, out, wrapping.heads)
+    else:
+        write_model(model, out, to)
     record = {
         "folded": folded,
-        "from": {"name": Path(made_from.name).name, "sha256": made_from.sha256},
+        "from": {"name": Path(made.name).name, "sha256": made.sha256},
         "written_by": provenance.collect(),
     }
     write_json(record_path(out), provenance.plain(record))
+    write_card(_facts(model, made, to, out, wrapping), beside(out, CARD))
+
+
+def _facts(
+    model: AudioTextModel, made: Folding, to: Layout, out: Path, wrapping: Wrapping
+) -> CardFacts:
+    known = [dict(g.fitted_on).get("dataset", {}) for g in made.gains]
+    n, base = sum(n_gains(g) for g in made.gains), base_of(made.name)
+    return CardFacts(
+        name=out.name,
+        base=base,
+        layout=to,
+        change=f"{base} with {n:,} gains on principal components of its heads (ResiDual).",
+        licence=wrapping.licence or licence_of(made.name),
+        has_text=model.text is not None,
+        datasets=tuple(dict.fromkeys(str(d["name"]) for d in known if "name" in d)),
+        results=wrapping.results,
+    )
+
+
+def exported_files(out: Path) -> dict[str, Path]:
+    """What an export consists of, by the name that it has in a repository."""
+    if out.is_dir():
+        return {
+            path.relative_to(out).as_posix(): path
+            for path in sorted(out.rglob("*"))
+            if path.is_file()
+        }
+    return {out.name: out, RECORD: record_path(out), CARD: beside(out, CARD)}
 
 
 def record_path(out: Path) -> Path:
     """Where an export in a foreign layout says what was folded in: in its folder, or beside it."""
-    return out / RECORD if out.is_dir() else out.with_name(f"{out.stem}.{RECORD}")
+    return beside(out, RECORD)
+
+
+def beside(out: Path, name: str) -> Path:
+    """A file that goes with an export: in its folder, or next to it under its name."""
+    return out / name if out.is_dir() else out.with_name(f"{out.stem}.{name}")
 
 
 @torch.no_grad()

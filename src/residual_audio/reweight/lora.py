@@ -20,7 +20,7 @@ class LowRank(nn.Module):
         if rank < 1 or not sites:
             raise InputError(f"a low-rank update needs sites and a rank of at least 1, not {rank}")
         self._all = tuple(all_sites)
-        self._sites = tuple(sites)
+        self.sites = tuple(sites)
         draw = torch.Generator().manual_seed(seed)
         self.down = nn.ParameterList(
             nn.Parameter(torch.randn(s.n_heads * s.d_head, rank, generator=draw) / s.width**0.5)
@@ -31,11 +31,11 @@ class LowRank(nn.Module):
     @property
     def first_block(self) -> int:
         index = blocks_of(self._all)
-        return min(index[s.stage, s.block] for s in self._sites)
+        return min(index[s.stage, s.block] for s in self.sites)
 
     def edit(self) -> Edit:
         edits: dict[tuple[Site, str], Callable[[Tensor], Tensor]] = {}
-        for site, down, up in zip(self._sites, self.down, self.up, strict=True):
+        for site, down, up in zip(self.sites, self.down, self.up, strict=True):
             read, add = _pair(down, up)
             edits[site, "raw"], edits[site, "out"] = read, add
         return edits

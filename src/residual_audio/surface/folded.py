@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from residual_audio.errors import ModelError
 from residual_audio.models.edited import EditedEncoder
 from residual_audio.reweight.acting import gains_digest
-from residual_audio.reweight.folded_checkpoint import fold_proved, write_folded
+from residual_audio.reweight.folded_checkpoint import (
+    Folding,
+    Layout,
+    Wrapping,
+    fold_proved,
+    write_folded,
+)
 from residual_audio.reweight.gains import blend, n_gains
+from residual_audio.reweight.low_rank_form import low_rank_form
 from residual_audio.surface.given import GainsLike, ModelLike, given_gains, given_model
-from residual_audio.surface.model import Layout, Model
-from residual_audio.types import Gains
+from residual_audio.surface.model import Model
+from residual_audio.types import Gains, Result
 
 
 class FoldedModel(Model):
@@ -33,9 +41,24 @@ class FoldedModel(Model):
     """Largest difference between embeddings of folded weights and of the edited pass."""
     made_from: Model
 
-    def save(self, out: str | Path, to: Layout = "native") -> Path:
-        """Write the checkpoint with what was folded into it: `native`, `hf` or `laion`."""
-        write_folded(self, self.made_from, [self.gains], to, Path(out), self.amount)
+    def save(
+        self,
+        out: str | Path,
+        to: Layout = "native",
+        *,
+        results: Sequence[Result] = (),
+        licence: str | None = None,
+        heads: bool = False,
+    ) -> Path:
+        """Write a checkpoint with a card and what was folded into it.
+
+        `native`, `hf`, `laion`, `onnx` (with `heads`, outputs of heads too), or `peft`: the gains
+        alone as a LoRA adapter of the base. `results` go into the card with their intervals.
+        """
+        base = self.made_from
+        updates = low_rank_form(base, [self.gains]) if to == "peft" else {}
+        made = Folding(base.name, base.sha256, (self.gains,), self.amount, updates)
+        write_folded(self, made, to, Path(out), Wrapping(tuple(results), licence, heads))
         return Path(out)
 
 

@@ -36,7 +36,7 @@ from residual_audio.types import Gains, UnitLike, parse_units
 EditLike = UnitEdits | Patch | Gains
 """What `edit=` takes: edits by the names of units, `ra.patch(cache)` as it is, or gains."""
 OnError = Literal["raise", "skip"]
-Layout = Literal["native", "hf", "laion"]
+Layout = Literal["native", "hf", "laion", "onnx"]
 
 
 class Model(AudioTextModel):
@@ -198,7 +198,7 @@ class Model(AudioTextModel):
             _EDITED.reset(token)
 
     def save(self, out: str | Path, to: Layout = "native") -> Path:
-        """Write a checkpoint: `native` and `hf` are folders, `laion` is a .pt file."""
+        """Write a checkpoint: `native`, `hf` and `onnx` are folders, `laion` is a .pt file."""
         write_model(self, Path(out), to)
         return Path(out)
 
