@@ -11,9 +11,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from residual_audio.files import harmless, write_text
 from residual_audio.types import Result, Score
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
 
 CARD = "README.md"
 UNKNOWN = "unknown"
@@ -95,7 +99,7 @@ def _front_matter(facts: CardFacts) -> str:
     return str(data.to_yaml()).strip()
 
 
-def _evaluations(results: Sequence[Result]) -> Iterator[object]:
+def _evaluations(results: Sequence[Result]) -> Iterator[EvalResult]:
     from huggingface_hub import EvalResult
 
     for result in results:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from residual_audio.errors import InputError
 from residual_audio.models import hf, laion, native, onnx_tower
 from residual_audio.models.clap import AudioTextModel
 
-WRITERS = {"native": native.save, "hf": hf.save, "laion": laion.save, "onnx": onnx_tower.save}
+WRITERS: dict[str, Callable[[AudioTextModel, Path], object]] = {
+    "native": native.save,
+    "hf": hf.save,
+    "laion": laion.save,
+    "onnx": onnx_tower.save,
+}
 
 
 def write_model(model: AudioTextModel, out: Path, layout: str) -> None:

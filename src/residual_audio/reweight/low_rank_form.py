@@ -106,9 +106,10 @@ def apply_updates(model: Foldable, updates: Mapping[Place, LowRankUpdate]) -> No
     for place, update in updates.items():
         if isinstance(place, str):
             first = first_layer(model)
-            weight, bias = first.weight.T, first.bias
+            layer: tuple[Tensor, Tensor] = first.weight.T, first.bias
         else:
-            weight, bias = model.encoder.output_projection(place)
+            layer = model.encoder.output_projection(place)
+        weight, bias = layer
         weight.add_(torch.from_numpy((update.up @ update.down).T).to(weight))
         bias.add_(torch.from_numpy(update.bias).to(bias))
 
