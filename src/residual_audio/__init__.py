@@ -44,10 +44,12 @@ if TYPE_CHECKING:
     from residual_audio.surface.measured import probe as probe
     from residual_audio.surface.model import Model as Model
     from residual_audio.surface.model import load_model as load_model
+    from residual_audio.surface.own_pairs import adapt_pairs as adapt_pairs
     from residual_audio.surface.patching import patching as patching
     from residual_audio.surface.patching import time_map as time_map
     from residual_audio.surface.runs import Run as Run
     from residual_audio.surface.runs import extract as extract
+    from residual_audio.surface.token_stream import token_stream as token_stream
     from residual_audio.table import Table as Table
     from residual_audio.types import Clip as Clip
     from residual_audio.types import Gains as Gains
@@ -86,6 +88,7 @@ _WHERE = {
     "Table": "residual_audio.table",
     "ablate": "residual_audio.surface.inside",
     "adapt": "residual_audio.surface.fitted",
+    "adapt_pairs": "residual_audio.surface.own_pairs",
     "analyse": "residual_audio.surface.inside",
     "atlas": "residual_audio.surface.atlas_view",
     "compare_runs": "residual_audio.surface.compared",
@@ -103,6 +106,7 @@ _WHERE = {
     "save_gains": "residual_audio.reweight.gain_files",
     "scale": "residual_audio.passes.edits",
     "time_map": "residual_audio.surface.patching",
+    "token_stream": "residual_audio.surface.token_stream",
     "zero": "residual_audio.passes.edits",
 }
 __all__ = sorted(["__version__", *_WHERE])

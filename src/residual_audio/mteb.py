@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from residual_audio.audio.decode import downmix, read_audio, resample
+from residual_audio.audio.decode import downmix, load_audio, resample
 from residual_audio.errors import AudioError, InputError, MissingExtraError
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.model_names import base_of
@@ -173,23 +173,23 @@ def _waves(dataset: Any, rate: int) -> Iterator[npt.NDArray[Any]]:
     if isinstance(dataset.features["audio"], Audio):
         dataset = dataset.cast_column("audio", Audio(decode=False))
     for place, row in enumerate(dataset.select_columns("audio")):
-        samples, was = _samples(row["audio"], place)
-        yield resample(samples, was, rate)
+        yield _samples(row["audio"], place, rate)
 
 
-def _samples(value: Mapping[str, Any], place: int) -> tuple[npt.NDArray[Any], int]:
-    """An array with its rate, the bytes of a file, or its path."""
+def _samples(value: Mapping[str, Any], place: int, rate: int) -> npt.NDArray[Any]:
+    """Of an array with its rate, of the bytes of a file, or of its path."""
     if value.get("array") is not None:
         block = np.asarray(value["array"], np.float32)
         # channels come first there
-        return (block if block.ndim == 1 else downmix(block.T)), int(value["sampling_rate"])
+        mono = block if block.ndim == 1 else downmix(block.T)
+        return resample(mono, int(value["sampling_rate"]), rate)
     if value.get("bytes") is None:
-        return read_audio(value["path"])
+        return load_audio(value["path"], rate)
     try:
         block, was = soundfile.read(io.BytesIO(value["bytes"]), dtype="float32", always_2d=True)
     except soundfile.LibsndfileError as error:
         raise AudioError(f"sound {place} of the task cannot be decoded: {error}") from error
-    return downmix(block), int(was)
+    return resample(downmix(block), int(was), rate)
 
 
 def _unit(vectors: Any) -> Vectors:

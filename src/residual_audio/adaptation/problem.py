@@ -67,6 +67,9 @@ class Problem:
     """The model and its clips, for methods that run the encoder."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """Model and data set, as a store records them."""
+    objective: str = "cross-entropy"
+    """What is learnt where a method does not say; captions of one's own are told apart within a
+    batch, so that those of test clips are never looked at."""
     _spectra: dict[tuple[bytes, str], Spectrum] = field(default_factory=dict, repr=False)
     _one_at_a_time: Lock = field(default_factory=Lock, repr=False)
 
@@ -183,7 +186,7 @@ def problem_of(
         contributions=Contributions(store, keep, dtype=np.float32)
         if "direct" in store.kinds
         else None,
-        pooled=_StoredVectors(store, keep),
+        pooled=StoredVectors(store, keep),
         sites=store.sites,
         ensemble=ensemble,
         streams=None if passes is None else Streams(passes),
@@ -192,7 +195,7 @@ def problem_of(
 
 
 @dataclass(frozen=True)
-class _StoredVectors:
+class StoredVectors:
     """A store's pooled vectors, of the chosen clips."""
 
     store: Store

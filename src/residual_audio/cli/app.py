@@ -46,6 +46,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "compare-runs": "compare_runs",
     },
     "Adapt": {
+        "adapt": "adapt",
         "reweight": "reweight",
         "sweep": "sweep",
         "export": "export",

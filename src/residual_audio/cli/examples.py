@@ -50,7 +50,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "reweight exit": ("reweight exit runs/mine --root my-sounds",),
     "reweight transfer": ("reweight transfer gains runs/other",),
     "sweep": ("sweep runs/mine --trials 30",),
-    "export": ("export --gains gains --out adapted --to hf",),
+    "adapt": (
+        "adapt -d manifest --root pairs.csv --how lora --out runs/pairs",
+        "adapt --root my-sounds --out runs/adapted",
+    ),
+    "export": (
+        "export --gains gains --out adapted --to hf",
+        "export -m hf:clap-folder --gains gains --out adapter --to peft --push me/adapter",
+    ),
     "evaluate": (
         "evaluate -d esc50 --root ESC-50 --fold 4",
         "evaluate -m nano -m laion:630k.pt -d clotho --root Clotho --task retrieval",

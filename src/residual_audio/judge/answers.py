@@ -70,6 +70,11 @@ class Judge:
         positive[torch.as_tensor(owner), torch.arange(len(texts))] = True
         return cls(_unit(texts), positive, scale)
 
+    @classmethod
+    def for_answers(cls, positive: np.ndarray, texts: FloatArray, scale: float) -> Judge:
+        """Any texts may be right for any clip: `positive` [clip, text]."""
+        return cls(_unit(texts), torch.from_numpy(positive), scale)
+
     def at(self, clips: np.ndarray) -> Judge:
         """The same for these clips only, in this order."""
         return Judge(self.texts, self.positive[torch.as_tensor(clips)], self.scale)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 CARD = "README.md"
 UNKNOWN = "unknown"
 _LIBRARIES = {"hf": "transformers", "peft": "peft", "onnx": "onnx", "laion": "laion-clap"}
+_NAMELESS = ("manifest", "folder", "files")
+"""Data sets of one's own, which nobody else knows by a name."""
 _OPENS = {
     "hf": 'from transformers import ClapModel\n\nmodel = ClapModel.from_pretrained("{out}")',
     "laion": 'import residual_audio as ra\n\nmodel = ra.load_model("laion:{out}")',
@@ -88,7 +90,7 @@ def _front_matter(facts: CardFacts) -> str:
         base_model=facts.base if known else None,
         library_name=_LIBRARIES.get(facts.layout, "residual-audio"),
         pipeline_tag="zero-shot-audio-classification" if facts.has_text else "feature-extraction",
-        datasets=[harmless(name) for name in facts.datasets] or None,
+        datasets=[harmless(name) for name in facts.datasets if name not in _NAMELESS] or None,
         license=facts.licence or "other",
         license_name=None if facts.licence else UNKNOWN,
         base_model_relation="adapter" if facts.layout == "peft" else "finetune",
@@ -104,7 +106,8 @@ def _evaluations(results: Sequence[Result]) -> Iterator[EvalResult]:
 
     for result in results:
         for score in result.scores:
-            if math.isfinite(score.value):
+            of_base = score.name.endswith(("_before", "_gain"))  # said in the table alone
+            if math.isfinite(score.value) and not of_base:
                 yield EvalResult(
                     task_type="zero-shot-audio-classification",
                     task_name=result.task,

@@ -15,11 +15,12 @@ class TunedWeights:
     """Parameters whose name `wanted` accepts are trained in place; `restore` puts them back."""
 
     first_block = 0
+    """Nothing before it changes."""
 
-    def __init__(self, encoder: Encoder, wanted: Callable[[str], bool] = lambda name: True) -> None:
+    def __init__(self, part: nn.Module, wanted: Callable[[str], bool] = lambda name: True) -> None:
         self.parameters: list[Tensor] = [
             parameter
-            for name, parameter in cast(nn.Module, encoder).named_parameters()
+            for name, parameter in part.named_parameters()
             if parameter.is_floating_point() and wanted(name)
         ]
         self._kept = [p.detach().clone() for p in self.parameters]

@@ -21,9 +21,10 @@ from residual_audio.types import FloatArray
 FEW_SHOT_NETWORK_EPOCHS = 8
 
 
-def lesson_of(problem: Problem, split: Split, objective: str = "cross-entropy") -> Lesson:
+def lesson_of(problem: Problem, split: Split, objective: str | None = None) -> Lesson:
     """The training part of a split."""
-    return Lesson(problem.judge, split.fit, split.held_out, objective, problem.groups)
+    goal = objective or problem.objective
+    return Lesson(problem.judge, split.fit, split.held_out, goal, problem.groups)
 
 
 @torch.no_grad()
@@ -51,12 +52,15 @@ def fit_adapter(
 def fit_weights(
     problem: Problem, split: Split, tuned: TunedWeights, settings: FitSettings
 ) -> Fitted:
-    """Train weights of the encoder itself and put them back."""
+    """Train weights of the model itself and put them back."""
+    streams = problem.encoder
     try:
-        embed = problem.encoder.embed_whole(tuned)
+        embed = streams.embed(tuned) if tuned.first_block else streams.embed_whole(tuned)
         search = Search((settings,), FEW_SHOT_NETWORK_EPOCHS)
         choice = fit_inside(embed, tuned.parameters, lesson_of(problem, split), search)
         scores = scores_of(problem, split.test, embed)
+        became = [(p, p.detach().clone()) for p in tuned.parameters]
     finally:
         tuned.restore()
-    return Fitted(scores, sum(p.numel() for p in tuned.parameters), notes=choice.notes)
+    n = sum(p.numel() for p in tuned.parameters)
+    return Fitted(scores, n, notes=choice.notes, weights=became)

@@ -10,6 +10,7 @@ from residual_audio.adaptation.methods.method import Fitted, InEncoder
 from residual_audio.adaptation.problem import Problem
 from residual_audio.reweight.descent import FitSettings
 from residual_audio.reweight.lora import LowRank, rank_within
+from residual_audio.reweight.low_rank_form import trained_form
 
 SETTINGS = FitSettings(epochs=20, learning_rate=3e-3, batch_size=32, patience=4)
 
@@ -33,4 +34,5 @@ class LoRA(InEncoder):
         lora = LowRank(problem.sites, sites, rank, split.seed)
         settings = replace(self.settings, seed=split.seed)
         found = fit_adapter(problem, split, lora, list(lora.parameters()), settings)
-        return replace(found, notes={**found.notes, "rank": rank, "sites": len(sites)})
+        notes = {**found.notes, "rank": rank, "sites": len(sites)}
+        return replace(found, notes=notes, updates=trained_form(lora))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from torch import Tensor
+
 from residual_audio.adaptation.divisions import Split
 from residual_audio.adaptation.problem import Problem
+from residual_audio.models.low_rank import LowRankUpdate, Place
+from residual_audio.reweight.trained_checkpoint import LeftBehind
 from residual_audio.types import FloatArray, Gains
 
 
@@ -22,6 +26,13 @@ class Fitted:
     gains: Gains | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What was chosen on the held-out clips."""
+    updates: Mapping[Place, LowRankUpdate] = field(default_factory=dict)
+    weights: Sequence[tuple[Tensor, Tensor]] = ()
+    """Parameters of the model and what they became; they were put back."""
+
+    def left(self) -> LeftBehind:
+        """What can be written as a checkpoint."""
+        return LeftBehind(self.gains, self.updates, self.weights)
 
 
 class Method(Protocol):
