@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from residual_audio.reweight.gain_files import save_gains as save_gains
     from residual_audio.store import Store as Store
     from residual_audio.store import open_store as open_store
+    from residual_audio.surface.adapted_pairs import adapt_pairs as adapt_pairs
     from residual_audio.surface.atlas_view import atlas as atlas
     from residual_audio.surface.clap_embedder import ClapEmbedder as ClapEmbedder
     from residual_audio.surface.compared import compare_runs as compare_runs
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from residual_audio.surface.measured import probe as probe
     from residual_audio.surface.model import Model as Model
     from residual_audio.surface.model import load_model as load_model
-    from residual_audio.surface.own_pairs import adapt_pairs as adapt_pairs
     from residual_audio.surface.patching import patching as patching
     from residual_audio.surface.patching import time_map as time_map
     from residual_audio.surface.runs import Run as Run
@@ -88,7 +88,7 @@ _WHERE = {
     "Table": "residual_audio.table",
     "ablate": "residual_audio.surface.inside",
     "adapt": "residual_audio.surface.fitted",
-    "adapt_pairs": "residual_audio.surface.own_pairs",
+    "adapt_pairs": "residual_audio.surface.adapted_pairs",
     "analyse": "residual_audio.surface.inside",
     "atlas": "residual_audio.surface.atlas_view",
     "compare_runs": "residual_audio.surface.compared",

@@ -45,6 +45,10 @@ def from_run_to_checkpoint(sounds: ra.Dataset, out: Path) -> ra.Result:
         raise ra.ResidualAudioError("no gains")
     saved = ra.save_gains(fitted.gains, out / "gains")
     folded: ra.FoldedModel = ra.fold(model, ra.load_gains(saved))
+    folded.save("adapter", to="peft", licence="mit")
+    gain: ra.Score = ra.adapt_pairs(model, ["a.wav"], "out", labels=["a"], how="lora").gain
+    widths = [batch.shape[1] for batch in ra.token_stream(model, ["a.wav"], "s2.b5.mlp")]
+    print(gain, widths)
     folded.save(out / "adapted", to="hf")
     print(
         ra.atlas(run).open(), ra.probe(run).scores, ra.ClapEmbedder().fit_transform(["a.wav"]).shape

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from residual_audio.models.low_rank import OUTPUT, LowRankUpdate, Place
+from residual_audio.models.peft_adapter import OUTPUT, LowRankUpdate, Place
 from residual_audio.reweight.fold import Foldable, check_foldable, first_layer
 from residual_audio.reweight.gains import affine_of
 from residual_audio.reweight.lora import LowRank

@@ -16,7 +16,7 @@ from transformers import ClapFeatureExtractor, ClapModel
 from residual_audio.errors import InputError, ModelError
 from residual_audio.metrics.spectra import fit_spectrum
 from residual_audio.models.clap import AudioTextModel
-from residual_audio.models.low_rank import save_adapter
+from residual_audio.models.peft_adapter import save_adapter
 from residual_audio.models.registry import load_model
 from residual_audio.reweight.folded_checkpoint import Layout, export_folded
 from residual_audio.reweight.gains import coarse

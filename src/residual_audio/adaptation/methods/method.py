@@ -10,7 +10,7 @@ from torch import Tensor
 
 from residual_audio.adaptation.divisions import Split
 from residual_audio.adaptation.problem import Problem
-from residual_audio.models.low_rank import LowRankUpdate, Place
+from residual_audio.models.peft_adapter import LowRankUpdate, Place
 from residual_audio.reweight.trained_checkpoint import LeftBehind
 from residual_audio.types import FloatArray, Gains
 
