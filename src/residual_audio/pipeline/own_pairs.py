@@ -107,7 +107,8 @@ def adapt_to_pairs(
     result = _result(pairs, folds, asked, before, after)
     written = write_result(result, out / "results")
     checkpoint = _checkpoint(pairs, method, asked, out, result, progress)
-    return PairOutcome(*result.scores, checkpoint, written, run.skipped)
+    was, now, gain = result.scores
+    return PairOutcome(was, now, gain, checkpoint, written, run.skipped)
 
 
 def _checkpoint(
@@ -172,7 +173,7 @@ def _judged(
 ) -> tuple[FloatArray, FloatArray]:
     """[clip] right or wrong, before and after; a fold that was judged before is read back."""
     reference = next(entry for entry in ENTRIES if entry.key == REFERENCE)
-    entries = [reference, Entry("given", asked.how, "given", method)]
+    entries = [reference, Entry("given", asked.how, "baseline", method)]
     hits = np.full((2, len(pairs.problem)), np.nan)
     for fold, name in enumerate(folds.names):
         test = folds.test(fold)
