@@ -134,6 +134,21 @@ def capture(
     print_table(["captured", "cost"], rows, title)
 
 
+@app.command("onnx")
+def onnx(
+    model: options.Model = "nano",
+    batch_size: options.BatchSize = 8,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Best of so many.")] = 7,
+    json: options.Json = False,
+) -> None:
+    """The audio tower in onnxruntime against our own pass, from ready log-mels on, on CPU."""
+    from residual_audio.benchmarks.onnx_speed import bench_onnx
+
+    with watching(json) as progress:
+        found = bench_onnx(model, batch_size, repeats, progress)
+    _show(found, json)
+
+
 @app.command("atlas")
 def atlas(
     run: Annotated[Path, typer.Argument(help="Run folder with an atlas.")],

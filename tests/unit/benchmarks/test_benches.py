@@ -23,6 +23,13 @@ def test_capture_reports_a_share_for_each_kind() -> None:
     assert list(found["cost"]) == ["heads"]
 
 
+def test_onnx_is_timed_beside_our_own_pass() -> None:
+    call = ["bench", "onnx", "--batch-size", "1", "--repeats", "1", "--json"]
+    found = json.loads(runner.invoke(build(), call).stdout)
+    assert found["ratio"] == pytest.approx(found["onnx_s"] / found["ours_s"])
+    assert 0 < found["largest_difference"] < 1e-4
+
+
 def test_memory_of_a_small_extraction_is_measured() -> None:
     call = ["bench", "memory", "--clips", "4,8", "--capture", "heads", "--json"]
     found = json.loads(runner.invoke(build(), call).stdout)

@@ -10,6 +10,7 @@ from typing import Literal
 from residual_audio.adaptation.methods.all_but_the_top import AllButTheTop
 from residual_audio.adaptation.methods.bitfit import BitFit
 from residual_audio.adaptation.methods.fine_tuning import FineTuning
+from residual_audio.adaptation.methods.head_tuning import HeadTuning
 from residual_audio.adaptation.methods.least_squares import ClosedForm
 from residual_audio.adaptation.methods.linear_probe import LinearProbe
 from residual_audio.adaptation.methods.low_rank import LoRA
@@ -111,6 +112,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("lora", "LoRA, same budget", "baseline", LoRA()),
     Entry("lora-8", "LoRA, 8 × the budget", "baseline", LoRA(times=8)),
     Entry("bitfit", "BitFit, biases only", "baseline", BitFit()),
+    Entry("head-tuning", "joint head tuned", "baseline", HeadTuning()),
     Entry("fine-tuning", "full fine-tuning", "baseline", FineTuning()),
 )
 
