@@ -116,8 +116,8 @@ def convert(
     to: Annotated[str, typer.Option("--to", help="native, hf or laion.")] = "native",
 ) -> None:
     """Write MODEL as a safetensors folder that loads without any pickle."""
+    from residual_audio.models.layouts import write_model
     from residual_audio.models.registry import load_model
-    from residual_audio.models.writers import write_model
 
     loaded = load_model(model, device="cpu")
     write_model(loaded, out, to)

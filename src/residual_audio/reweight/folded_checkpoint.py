@@ -15,10 +15,10 @@ from residual_audio.errors import InputError, ModelError
 from residual_audio.files import write_json
 from residual_audio.models import native, onnx_tower
 from residual_audio.models.clap import AudioTextModel
+from residual_audio.models.layouts import write_model
 from residual_audio.models.model_card import CARD, CardFacts, write_card
 from residual_audio.models.model_names import base_of, licence_of
 from residual_audio.models.peft_adapter import LowRankUpdate, Place, save_adapter
-from residual_audio.models.writers import write_model
 from residual_audio.reweight.fold import fold
 from residual_audio.reweight.gains import blend, check_fits, n_gains
 from residual_audio.reweight.low_rank_form import apply_updates, low_rank_form

@@ -21,7 +21,7 @@ from residual_audio.models import registry
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.edited import EditedEncoder, PassChange
 from residual_audio.models.encoder import Encoder
-from residual_audio.models.writers import write_model
+from residual_audio.models.layouts import write_model
 from residual_audio.passes.changes import site_change
 from residual_audio.passes.edits import Patch, UnitEdits
 from residual_audio.passes.embed import AudioVectors, embed_items

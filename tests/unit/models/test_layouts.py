@@ -10,8 +10,8 @@ from small_clap import save_small_clap
 
 from residual_audio.errors import ModelError
 from residual_audio.models.frontends import build_front_end
+from residual_audio.models.layouts import write_model
 from residual_audio.models.registry import load_model
-from residual_audio.models.writers import write_model
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ from residual_audio.errors import AudioError, InputError, ModelError
 from residual_audio.evaluation.classify import classify
 from residual_audio.models import hf, native
 from residual_audio.models.clap import AudioTextModel
+from residual_audio.models.layouts import write_model
 from residual_audio.models.proof import prove
 from residual_audio.models.registry import load_model
 from residual_audio.models.weights import read_pickle
-from residual_audio.models.writers import write_model
 
 
 @pytest.fixture(scope="module")
