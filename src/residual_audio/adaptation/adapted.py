@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 import numpy as np
 
 from residual_audio import provenance
+from residual_audio.adaptation.choices import chosen_table
 from residual_audio.adaptation.comparison import Outcome, compare
-from residual_audio.adaptation.divisions import Division, folds_of, whole_split
+from residual_audio.adaptation.divisions import Division, whole_split
 from residual_audio.adaptation.methods.registry import (
     REFERENCE,
     Entry,
@@ -21,10 +22,11 @@ from residual_audio.adaptation.methods.registry import (
 )
 from residual_audio.adaptation.methods.residual import ResiDual
 from residual_audio.adaptation.moved import moved_components, moved_units
+from residual_audio.adaptation.other_splits import divide
 from residual_audio.adaptation.problem import Problem, problem_of
 from residual_audio.adaptation.references import references_of
 from residual_audio.adaptation.retention import retention_direct, retention_grid, retention_table
-from residual_audio.adaptation.verdicts import Verdict, against, verdicts
+from residual_audio.adaptation.verdicts import Verdict, against, cost_rows, verdicts
 from residual_audio.data.splits import Folds
 from residual_audio.errors import InputError
 from residual_audio.judge.of_store import rows_of
@@ -47,6 +49,8 @@ class AdaptSettings:
     """Only clips of these official folds; none for all clips."""
     n_folds: int = 5
     """Grouped folds, where there are no official ones."""
+    split: str = ""
+    """Other folds: `FILE.csv#COLUMN` for whole values out, `FILE.csv#COLUMN:blocks`."""
     seeds: tuple[int, ...] = (0,)
     shots: tuple[int, ...] = ()
     """Few-shot curves of the main methods with so many clips a class."""
@@ -58,6 +62,10 @@ class AdaptSettings:
     """Reference runs (`RUN`, or folds of it: `RUN#1,2`): every row says what it costs there, and
     the methods that hold them in place are added."""
     max_loss: float = 0.03
+    cost: tuple[str, ...] = ()
+    """Runs that nothing holds in place: what every row costs is said of these, if there are any."""
+    draws: int = 0
+    """Bootstrap draws of the training groups, in which the main method chooses its units again."""
     retention: bool = True
     allow_missing: bool = False
     name: str | None = None
@@ -96,14 +104,16 @@ def adapt(
     """
     asked = AdaptSettings() if settings is None else settings
     problem = problem_of(store, rows_of(store, asked.folds), ensemble=ensemble, passes=passes)
-    division = folds_of(problem.clips, asked.n_folds, asked.seeds[0])
+    problem, division = divide(problem, asked.split, asked.n_folds, asked.seeds[0])
     there = offered(problem)
     if asked.keep and problem.contributions is not None:
         there = [*there, *kept_entries(asked.keep, asked.max_loss)]
     entries = there
     if asked.methods:
         entries = find_entries(asked.methods, there, skip_missing=asked.skip_missing)
-    name = asked.name or name_of_part(entries if entries != there else [], asked.folds)
+    name = asked.name or name_of_part(
+        entries if entries != there else [], asked.folds, asked.split.rpartition("#")[2]
+    )
     how = Division(allow_missing=asked.allow_missing)
     outcomes = compare(
         problem,
@@ -111,15 +121,20 @@ def adapt(
         entries,
         seeds=asked.seeds,
         how=how,
-        references=references_of(asked.keep, problem),
+        references=references_of(asked.cost or asked.keep, problem),
         progress=progress,
     )
     found = verdicts(problem, division, outcomes, seed=asked.seeds[0])
     notes = _notes(problem, division, asked.seeds)
     tables = [from_rows(WHOLE, found, "Adaptation on grouped folds", notes)]
+    if costs := cost_rows(outcomes):
+        tables.append(from_rows("adapted_costs", costs, "What every method costs on references"))
     main = next((o for o in outcomes if o.entry.key == main_key(problem) and not o.failed), None)
     if main is not None:
         tables += [_against_table(problem, outcomes, main), *_gain_tables(store, problem, main)]
+        if asked.draws:
+            how = replace(how, seed=asked.seeds[0])
+            tables.append(chosen_table(problem, division, main, how, asked.draws, progress))
     if asked.shots:
         tables.append(few_shot_table(problem, division, outcomes, asked, progress))
     if asked.retention and problem.contributions is not None:
@@ -135,11 +150,13 @@ def adapt(
     )
 
 
-def name_of_part(entries: Sequence[Entry], folds: Sequence[str]) -> str:
+def name_of_part(entries: Sequence[Entry], folds: Sequence[str], split: str = "") -> str:
     """`adapted` for everything, else `adapted_coarse+ridge_fold-4`; a long name is cut."""
     keys = [entry.key for entry in entries if entry.key != REFERENCE]
     parts = (["+".join(keys)] if entries else []) + [f"fold-{fold}" for fold in folds]
     name = "_".join([WHOLE, *(part or REFERENCE for part in parts)])
+    if split:
+        name += "_by-" + split.replace(":", "-")
     if len(name) <= 80:
         return name
     return f"{name[:70]}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
@@ -211,7 +228,8 @@ def _notes(problem: Problem, division: Folds, seeds: Sequence[int]) -> tuple[str
         "the better linear probe, where that way is clear of 0",
         "adapted methods have seen labelled training clips: they are not zero-shot",
         "units_moved, moved: heads and numbers other than 1 in the mean fold; stability: cosine of "
-        "the edits of two folds; capped: folds that stopped at a cap; lost: accuracy on references",
+        "the edits of two folds; always, ever: heads that moved in all folds, in any; capped: "
+        "folds that stopped at a cap; lost: accuracy on references",
     )
 
 

@@ -18,7 +18,7 @@ from residual_audio.adaptation.problem import Problem
 from residual_audio.data.splits import Folds
 from residual_audio.errors import InputError
 from residual_audio.metrics import classification, uncertainty
-from residual_audio.reweight.edit_size import edit_size, stability
+from residual_audio.reweight.edit_size import edit_size, stability, times_chosen
 from residual_audio.types import FloatArray, Gains
 
 
@@ -61,6 +61,10 @@ class Verdict(Averages, total=False):
     stability: float
     """Mean cosine of the edits of two folds, weighed by energy."""
     stability_plain: float
+    always: int
+    """Units that moved in every fold."""
+    ever: int
+    """Units that moved in at least one."""
     lost: float
     """Accuracy lost on reference clips, of the mean fold; NaN where there are none."""
     lost_error: float
@@ -170,6 +174,8 @@ class EditOverFolds(TypedDict, total=False):
     negative: float
     stability: float
     stability_plain: float
+    always: int
+    ever: int
 
 
 def edit_over_folds(edits: Sequence[Gains]) -> EditOverFolds:
@@ -177,6 +183,7 @@ def edit_over_folds(edits: Sequence[Gains]) -> EditOverFolds:
     if not edits:
         return {}
     sizes = [edit_size(gains) for gains in edits]
+    times = times_chosen(edits)
     return {
         "moved": float(np.mean([size["moved"] for size in sizes])),
         "units_moved": float(np.mean([size["units_moved"] for size in sizes])),
@@ -185,6 +192,8 @@ def edit_over_folds(edits: Sequence[Gains]) -> EditOverFolds:
         "negative": float(np.mean([size["negative"] for size in sizes])),
         "stability": stability(edits),
         "stability_plain": stability(edits, weighed=False),
+        "always": sum(n == len(edits) for n in times.values()),
+        "ever": sum(n > 0 for n in times.values()),
     }
 
 
@@ -203,6 +212,38 @@ def _cost_over_folds(outcome: Outcome) -> CostOverFolds:
         "lost": float(np.mean([cost.lost for cost in costs])),
         "lost_error": float(np.mean([cost.error for cost in costs])),
     }
+
+
+class CostRow(TypedDict):
+    """One method, one fold, one reference."""
+
+    method: str
+    fold: str
+    reference: str
+    before: float
+    after: float
+    lost: float
+    error: float
+    n: int
+
+
+def cost_rows(outcomes: Sequence[Outcome]) -> list[CostRow]:
+    """Accuracy on reference clips with the gains of every fold; none without references."""
+    return [
+        {
+            "method": outcome.entry.label,
+            "fold": fold,
+            "reference": cost.name,
+            "before": cost.before,
+            "after": cost.after,
+            "lost": cost.lost,
+            "error": cost.error,
+            "n": cost.n,
+        }
+        for outcome in outcomes
+        for fold, costs in outcome.costs.items()
+        for cost in costs
+    ]
 
 
 def against(

@@ -38,8 +38,19 @@ def compare(
         bool,
         typer.Option("--network", help="Also what runs the encoder: gains in it, LoRA, tuning."),
     ] = False,
+    split: Annotated[
+        str,
+        typer.Option("--split", help="Other folds: FILE.csv#COLUMN or FILE.csv#COLUMN:blocks."),
+    ] = "",
     keep: options.Keep_ = None,
     max_loss: options.MaxLoss = 0.03,
+    cost: Annotated[
+        list[str] | None,
+        typer.Option("--cost", help="Run (or folds: RUN#4) to say the cost on; nothing is held."),
+    ] = None,
+    draws: Annotated[
+        int, typer.Option("--draws", min=0, help="Choose heads again in so many bootstrap draws.")
+    ] = 0,
     allow_missing: Annotated[
         bool,
         typer.Option("--allow-missing", help="A class may be absent from a fold's training part."),
@@ -76,12 +87,15 @@ def compare(
         settings = AdaptSettings(
             folds=tuple(fold or ()),
             n_folds=folds,
+            split=split,
             seeds=tuple(range(seed, seed + seeds)),
             shots=tuple(int(n) for n in shots.split(",")) if shots else (),
             methods=tuple(method or ()),
             allow_missing=allow_missing,
             keep=tuple(keep or ()),
             max_loss=max_loss,
+            cost=tuple(cost or ()),
+            draws=draws,
         )
         found = adapt(
             store,
@@ -101,8 +115,9 @@ def compare(
         return
     if not quiet:
         columns = ["method", "parameters", "top1", "top1_fold_std", "gain", "gain_low", "gain_high"]
-        edit = ["units_moved", "moved", "energy", "distance", "negative", "stability", "capped"]
-        lost = ["lost", "lost_error"] if keep else []
+        edit = ["units_moved", "moved", "energy", "distance", "negative", "stability", "always"]
+        edit += ["ever", "capped"]
+        lost = ["lost", "lost_error"] if keep or cost else []
         show_table(found.tables[0], [*columns, *edit, *lost, "seconds"])
     typer.echo(f"{len(written)} files below {run}")
 

@@ -62,6 +62,12 @@ def stability(edits: Sequence[Gains], *, weighed: bool = True) -> float:
     return float(np.mean(found)) if found else float("nan")
 
 
+def times_chosen(edits: Sequence[Gains]) -> dict[str, int]:
+    """Unit → in how many of the edits it moved."""
+    units = dict.fromkeys(unit for gains in edits for unit in gains.gains)
+    return {unit: sum(_moves(gains, unit) for gains in edits) for unit in units}
+
+
 def _moves(gains: Gains, unit: str) -> bool:
     values = np.asarray(gains.gains.get(unit, np.ones(0)))
     return bool((values != 1).any() or gains.means.get(unit, 1.0) != 1.0)

@@ -27,7 +27,7 @@ from residual_audio.reweight.terms import DirectTerms, direct_terms
 from residual_audio.types import FloatArray
 
 Hold = Literal["answers", "embeddings"]
-STRENGTHS = (300.0, 100.0, 50.0, 30.0, 20.0, 10.0, 5.0, 2.0, 1.0, 0.3, 0.1)
+STRENGTHS = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
 """In units of the loss: nats for each unit of KL divergence or of half a squared distance."""
 # a loss counts as kept within bounds when its upper 95% limit does
 SURE = 1.645

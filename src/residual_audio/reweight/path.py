@@ -1,9 +1,10 @@
 """Choosing how strongly to penalise: a warm-started path of strengths, judged on held-out groups.
 
-From the strength that keeps all gains at 1 downwards. Where the penalty chooses units, they are
-chosen at the full strength and then fitted again at a part of it, so that what was chosen is not
-also shrunk. By the one-standard-error rule the strongest penalty is taken whose held-out loss is
-within one standard error (over groups) of the least; the identity is a candidate like any other.
+From the strength that keeps all gains at 1 downwards. Where the penalty chooses units, the chosen
+ones are fitted again under a ridge of their own: strong enough for the edits of two folds to be
+alike, and the same for all strengths, so that a choice of fewer units does not shrink them. By the
+one-standard-error rule the strongest penalty is taken whose held-out loss is within one standard
+error (over groups) of the least; the identity is a candidate like any other.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from residual_audio.reweight.solver import Solution, Stopping, solve
 from residual_audio.types import FloatArray
 
 Kind = Literal["group", "lasso", "ridge"]
-RELAXED = 0.3
+REFIT = 0.3
+"""The ridge of chosen gains, as a share of their root mean square slope at 1. Weaker ones score
+higher and are less alike from fold to fold."""
 # The path need not be exact to be compared; what is kept is. The slope of a joint head with ReLUs
 # jumps, which leaves optimality conditions open by some thousandths of the slope at 1.
 ON_PATH, AT_END = Stopping(3e-2, 60, descent=1e-3), Stopping(1e-2, 300, descent=1e-4)
@@ -161,7 +164,7 @@ class StrengthPath:
         found = self._solved(penalty, before.full, stop)
         place = _Place(found.x, found.x)
         if penalty.group or penalty.lasso:
-            found = self._relaxed(strength, place.full, before.kept, stop)
+            found = self._refitted(place.full, before.kept, stop)
             place = replace(place, kept=found.x)
         self._seen[strength] = place
         return found
@@ -211,16 +214,15 @@ class StrengthPath:
         x[gains] = found.x
         return replace(found, x=x)
 
-    def _relaxed(
-        self, strength: float, full: FloatArray, before: FloatArray, stop: Stopping
-    ) -> Solution:
-        """The chosen gains alone, at a part of the strength."""
+    def _refitted(self, full: FloatArray, before: FloatArray, stop: Stopping) -> Solution:
+        """The chosen gains alone, under a ridge."""
         there = full != 0
         if self._how.penalty == "group":
             there = (self._bare.norms(full) > 0)[self._bare.owner]
+        gains = np.flatnonzero(there)
         start = np.where(there, np.where(before != 0, before, full), 0.0)
-        weaker = self._penalty(RELAXED * strength)
-        return self._solve_only(np.flatnonzero(there), weaker, start, stop)
+        steep = float(np.linalg.norm(self._slope[gains])) / max(len(gains), 1) ** 0.5
+        return self._solve_only(gains, replace(self._bare, ridge=REFIT * steep), start, stop)
 
 
 def choose_strength(

@@ -19,6 +19,7 @@ from residual_audio.adaptation.methods.output_gains import OutputGains
 from residual_audio.adaptation.methods.residual import ResiDual
 from residual_audio.adaptation.methods.ridge import Ridge
 from residual_audio.adaptation.methods.rule import Rule
+from residual_audio.adaptation.methods.shuffled import Shuffled
 from residual_audio.adaptation.methods.unadapted import PromptEnsemble, ZeroShot
 from residual_audio.adaptation.methods.whitening import Whitening
 from residual_audio.adaptation.problem import Problem
@@ -68,6 +69,7 @@ def _network(stages: tuple[int, ...]) -> Entry:
 
 REFERENCE = "zero-shot"
 MEAN_DROPPED = ResiDual(keep_mean=False)
+FREE_SHUFFLED = Shuffled(ResiDual(unbounded=True))
 FREE_ROTATED = ResiDual(axes="rotated", unbounded=True)
 FREE_COARSE = ResiDual(components=COARSE, unbounded=True)
 LATE_ROTATED = ResiDual(stages=(2, 3), axes="rotated", path="network")
@@ -92,6 +94,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("coarse", "coarse, one gain a head", "control", ResiDual(components=COARSE)),
     Entry("rotated", "rotated axes", "control", ResiDual(axes="rotated")),
     Entry("random", "random axes", "control", ResiDual(axes="random")),
+    Entry("shuffled", "labels shuffled by group", "control", Shuffled()),
+    Entry("unbounded-shuffled", "labels shuffled by group, unbounded", "control", FREE_SHUFFLED),
     Entry("unbounded-rotated", "rotated axes, unbounded", "control", FREE_ROTATED),
     Entry("unbounded-coarse", "coarse, unbounded", "control", FREE_COARSE),
     Entry("latent-gains", "latent-PCA gains", "control", ResiDual("output")),
