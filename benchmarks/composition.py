@@ -43,6 +43,7 @@ from residual_audio.surface.model import Model
 from residual_audio.types import Result, Score
 
 KINDS = ("order", "attribute")
+SETS = tuple(f"{where}-{kind}" for kind in KINDS for where in ("synthetic", "real"))
 MIN_GAP = 1e-4
 PLAIN = EmbeddingSettings(cache=False)
 
@@ -73,6 +74,7 @@ def sets_of(root: Path, n_pairs: int, wording: str) -> dict[str, Dataset]:
 def tasks(args: argparse.Namespace) -> Iterator[Result]:
     """One result after the other; each is written as soon as it is there."""
     data = sets_of(args.root, args.pairs, args.wording)
+    data = {key: data[key] for key in args.sets}
     esc50 = load_dataset("esc50", args.root).select(folds=[4])
     for given in args.model:
         label, _, name = given.partition("=")
@@ -95,7 +97,8 @@ def tasks(args: argparse.Namespace) -> Iterator[Result]:
         if args.scores_only:
             continue
         yield same_heads(model, runs)
-        yield evaluate_localisation(model, *halves_named(data["real-order"], args.root))
+        if "real-order" in data:
+            yield evaluate_localisation(model, *halves_named(data["real-order"], args.root))
         for key in args.taken_out:
             yield from taken_out(model, data, esc50, halved, key, args.heads)
 
@@ -251,6 +254,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--root", type=Path, required=True, help="ESC-50 with fold 4")
     parser.add_argument("--out", type=Path, default=Path("docs/results/composition"))
     parser.add_argument("--wording", default="plain", help="plain, many, held-out, or a frame")
+    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=SETS)
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--exact", type=int, default=8, help="exchanges that are also run exactly")
     parser.add_argument("--heads", type=int, default=10, help="heads that are taken out together")

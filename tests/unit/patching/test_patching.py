@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import soundfile
+from tests.support.fake_releases import RELEASES
 from tests.support.tiny_model import tiny_model
 from typer.testing import CliRunner
 
@@ -169,6 +170,19 @@ def test_pairs_of_a_table_go_both_ways(model, tmp_path):
     (tmp_path / "manifest.csv").write_text("path,caption,pair\n0a.wav,x,p\n")
     with pytest.raises(DatasetError, match="pair 'p' has 1 rows"):
         load_dataset("manifest", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["compa-order", "compa-attribute"])
+def test_the_released_benchmarks_can_be_patched(model, tmp_path, name):
+    """Their own tables and folders; of a triplet, the two that are each other's exchange."""
+    release = RELEASES[name](tmp_path)
+    for i, path in enumerate(sorted(tmp_path.rglob("*.wav"))):
+        soundfile.write(path, sound(i), RATE)
+    data = load_dataset(name, tmp_path)
+    found = interchange(exchanges_of_pairs(model, data), "head", ExchangeWay("attribution"))
+    assert len(found.clean) == 2 * release.n_pairs
+    assert np.isfinite(found.changes).all()
+    assert abs(found.changes).max() > 0
 
 
 def test_the_command_writes_tables_figures_and_a_result(tmp_path):
