@@ -22,7 +22,7 @@ def run(
         Path, typer.Option("--out", "-o", help="Folder of the run; resumed if there.")
     ] = Path("train"),
     stage: Annotated[
-        str, typer.Option("--stage", help="text, audio, tune, order, compose, all.")
+        str, typer.Option("--stage", help="text, audio, tune, order, compose, wording, all.")
     ] = "all",
     settings: Annotated[
         list[str] | None,

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from residual_audio.errors import InputError
+from residual_audio.models.families import NANO
 from residual_audio.progress import Progress
 from residual_audio.training.audio_stage import finish, run_stage
 from residual_audio.training.compose_stage import ComposeTask, load_tower_of, weights_of
@@ -52,10 +53,10 @@ def beginning(recipe: Recipe, name: str, root: Path, out: Path) -> tuple[Path, P
     outside = settings_of(recipe, found[0]).start
     if isinstance(settings, WordingRecipe) and settings.held_to is not None:
         outside = settings.held_to
-    plain = out / "plain" if outside is None else root / outside
+    plain = out / "plain" if outside is None else _place(root, outside)
     start = plain
     if settings.start is not None:
-        start = root / settings.start
+        start = _place(root, settings.start)
     elif name != found[0]:
         start = out / MADE[found[found.index(name) - 1]]
     for folder in (start, plain):
@@ -65,6 +66,11 @@ def beginning(recipe: Recipe, name: str, root: Path, out: Path) -> tuple[Path, P
                 f"{found[0]}.start"
             )
     return start, plain
+
+
+def _place(root: Path, name: str) -> Path:
+    """A model folder below the data root, or the bundled one by its name."""
+    return NANO if name == "nano" else root / name
 
 
 def run(

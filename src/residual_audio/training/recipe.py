@@ -234,10 +234,11 @@ class WordingRecipe(_Strict):
     """A last stage in which the text side alone learns many wordings; the audio side is frozen."""
 
     start: str | None = None
-    """A model folder that hears order and attributes, instead of what the stages before made."""
+    """A model folder that hears order and attributes (`nano`: the bundled one), instead of what the
+    stages before made."""
     held_to: str | None = None
     """A model folder with the text side that single sounds and other captions are held to, instead
-    of the one before composition."""
+    of the one before composition, or of `start` where the run begins with it."""
     data: tuple[PairData, ...] = Field(min_length=1)
     validation: tuple[PairData, ...] = ()
     """Pairs that are only looked at: settings are chosen on them."""

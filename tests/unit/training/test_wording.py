@@ -18,6 +18,7 @@ from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import MLP
 from residual_audio.models.text_small import SmallText, SmallTextConfig, train_bpe
+from residual_audio.training.composition_stages import beginning
 from residual_audio.training.line_log import LineLog
 from residual_audio.training.recipe import Recipe, load_recipe
 from residual_audio.training.training import run_training
@@ -172,9 +173,13 @@ def test_wordings_to_learn_choose_and_report_on_share_no_frame() -> None:
     assert 0.4 < len(reverse) / len(ORDER["more"]) < 0.6
 
 
-def test_the_bundled_recipe_keeps_what_it_is_judged_on_out() -> None:
-    wording = load_recipe("nano").wording
+def test_the_bundled_recipe_keeps_what_it_is_judged_on_out(tmp_path: Path) -> None:
+    assert load_recipe("nano").wording is None  # the bundled model had no such stage
+    recipe = load_recipe("nano-wordings")
+    wording = recipe.wording
     assert wording is not None
+    bundled = Path(native.__file__).parent / "nano"
+    assert beginning(recipe, "wording", tmp_path, tmp_path) == (bundled, bundled)
     for part in wording.data:
         assert part.options["class_pairs"] == "train"
         assert part.options["wording"] == "more"
