@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -13,11 +14,13 @@ import torch
 from torch import Tensor
 
 from residual_audio.audio.decode import load_audio
+from residual_audio.benchmarks.precision_cost import changes, cost_in_use
 from residual_audio.capture.capture_settings import CaptureSettings, SamplePlan
 from residual_audio.capture.recorder import Recorder
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.hf import load as load_hf
 from residual_audio.models.htsat import HTSATConfig
+from residual_audio.models.precision import Precision, products_in
 from residual_audio.passes.loop import Hearing, hear
 from residual_audio.passes.sources import cut_inputs
 from residual_audio.progress import SILENT, Progress
@@ -28,8 +31,13 @@ def bench_encode(
     batch_size: int = 8,
     repeats: int = 7,
     progress: Progress = SILENT,
+    precision: Precision = "float32",
 ) -> dict[str, Any]:
-    """Seconds a clip, ours and theirs, alternating, best of `repeats`."""
+    """Seconds a clip, ours and theirs, alternating, best of `repeats`.
+
+    `precision` is that of our products; theirs are float32 in any case. What fewer bits cost is
+    measured beside it.
+    """
     from transformers import ClapFeatureExtractor, ClapModel
     from transformers.utils import logging
 
@@ -45,8 +53,11 @@ def bench_encode(
         theirs = ClapModel.from_pretrained(folder).eval()
         files = _write_clips(Path(folder), n_clips, ours.sample_rate_hz)
         with torch.inference_mode():
-            side = _Ours(ours, files, batch_size)
-            return _measure(side, _Theirs(theirs, extractor, side), repeats, progress)
+            side = _Ours(ours, files, batch_size, precision)
+            found = _measure(side, _Theirs(theirs, extractor, side), repeats, progress)
+            if precision != "float32":
+                found |= side.cost()
+    return found if precision == "float32" else found | cost_in_use(precision)
 
 
 def _random_clap() -> Any:
@@ -83,8 +94,11 @@ def _write_clips(folder: Path, n_clips: int, rate: int) -> list[Path]:
 class _Ours:
     """Our encoder with all heads captured."""
 
-    def __init__(self, model: AudioTextModel, files: list[Path], batch: int) -> None:
+    def __init__(
+        self, model: AudioTextModel, files: list[Path], batch: int, precision: Precision
+    ) -> None:
         self.model, self.files, self.batch = model, files, batch
+        self.precision = precision
         self.groups = [files[i : i + batch] for i in range(0, len(files), batch)]
         self.waves = [
             np.stack([load_audio(file, model.sample_rate_hz) for file in group])
@@ -98,16 +112,26 @@ class _Ours:
         return [self.model.front_end(torch.from_numpy(wave)) for wave in self.waves]
 
     def forward(self) -> Tensor:
+        joint = torch.from_numpy(self._arrays(self.precision)["embedding/joint"])
+        return torch.nn.functional.normalize(joint, dim=-1)
+
+    def _arrays(self, precision: Precision) -> dict[str, Any]:
         owners = [range(len(group)) for group in self.groups]
         batches = zip(self.features, owners, strict=True)
-        found = self.recorder.stream(batches, lambda features: features, self.model.joint)
-        joint = [torch.from_numpy(arrays["embedding/joint"]) for _, arrays in found]
-        return torch.nn.functional.normalize(torch.cat(joint), dim=-1)
+        with products_in(precision, self.model.device):
+            found = self.recorder.stream(batches, lambda features: features, self.model.joint)
+            parts = [arrays for _, arrays in found]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def pipeline(self) -> None:
         heard = hear(self.files, cut_inputs(self.model, "first"), Hearing(batch_size=self.batch))
-        for _ in self.recorder.stream(heard, self.model.front_end, self.model.joint):
-            pass
+        with products_in(self.precision, self.model.device):
+            for _ in self.recorder.stream(heard, self.model.front_end, self.model.joint):
+                pass
+
+    def cost(self) -> dict[str, float]:
+        """What fewer bits change at this size."""
+        return changes(self._arrays("float32"), self._arrays(self.precision))
 
 
 class _Theirs:
@@ -162,6 +186,8 @@ def _measure(ours: _Ours, theirs: _Theirs, repeats: int, progress: Progress) -> 
         "n_clips": n,
         "batch_size": ours.batch,
         "threads": torch.get_num_threads(),
+        "precision": ours.precision,
+        "load": round(os.getloadavg()[0], 1),
     }
 
 

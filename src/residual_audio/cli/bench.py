@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -25,13 +25,19 @@ def encode(
     n_clips: Annotated[int, typer.Option("--clips", min=1, help="10 s clips to encode.")] = 24,
     batch_size: options.BatchSize = 8,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Best of so many.")] = 7,
+    precision: Annotated[
+        Literal["float32", "bf16"], typer.Option("--precision", help="Of our products.")
+    ] = "float32",
     json: options.Json = False,
 ) -> None:
-    """Decode → front-end → encoder at the real tiny size on CPU: ours with 184 heads, and HF's."""
+    """Decode → front-end → encoder at the real tiny size on CPU: ours with 184 heads, and HF's.
+
+    With --precision bf16 also what that costs: at this size, and for the bundled model in use.
+    """
     from residual_audio.benchmarks.encode_speed import bench_encode
 
     with watching(json) as progress:
-        found = bench_encode(n_clips, batch_size, repeats, progress)
+        found = bench_encode(n_clips, batch_size, repeats, progress, precision)
     _show(found, json)
 
 

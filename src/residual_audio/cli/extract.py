@@ -37,6 +37,10 @@ def run(
     data_option: options.DataOption = None,
     batch_size: options.BatchSize = 8,
     device: options.Device = "auto",
+    precision: Annotated[
+        Literal["float32", "bf16", "fp16"],
+        typer.Option("--precision", help="Of the encoder's products; half the bits, faster."),
+    ] = "float32",
     long: Annotated[
         Literal["first", "center"],
         typer.Option("--long", help="Which window of a clip longer than the model's."),
@@ -114,6 +118,7 @@ def run(
         "batch_size": batch_size,
         "shard_size": shard_size,
         "device": device,
+        "precision": precision,
         "long": long,
         "seed": seed,
         "n_threads": workers,

@@ -11,6 +11,7 @@ from residual_audio.audio.windows import LongPolicy
 from residual_audio.capture.capture_settings import CaptureSettings
 from residual_audio.engine import Where
 from residual_audio.errors import InputError
+from residual_audio.models.precision import Precision
 from residual_audio.passes.loop import Hearing
 
 
@@ -28,6 +29,8 @@ class ExtractSettings:
     shard_size: int = 128
     """Clips of a shard: what is kept when the work is stopped goes by shards."""
     device: str = "auto"
+    precision: Precision = "float32"
+    """Of the encoder's products; `bf16` and `fp16` are refused where they would be slower."""
     long: LongPolicy = "first"
     """What is heard of a clip longer than the model's window: `first` or `center`."""
     seed: int = 0
@@ -76,6 +79,7 @@ class ExtractOptions(TypedDict, total=False):
     batch_size: int
     shard_size: int
     device: str
+    precision: Precision
     long: LongPolicy
     seed: int
     n_threads: int

@@ -71,6 +71,10 @@ class Plan:
                     "shard_size": settings.shard_size,
                     "long": settings.long,
                     "device": self.device_type,
+                    # said only where it is not as ever, so that earlier runs go on
+                    **(
+                        {} if settings.precision == "float32" else {"precision": settings.precision}
+                    ),
                 },
             }
         )
@@ -106,6 +110,7 @@ class Plan:
             capture=self.capture,
             map_shapes=self.map_shapes,
             hearing=settings.hearing,
+            precision=settings.precision,
         )
 
     def fixed(self) -> Fixed:
@@ -119,6 +124,11 @@ class Plan:
         embedded, missing = embed_texts(model, texts)
         no_text = None if missing is None else without_machine_paths(missing)
         return Fixed(arrays | embedded, texts.to_dict(), joint, no_text)
+
+
+def _said(precision: str) -> dict[str, str]:
+    """Only where it is not as ever: runs of earlier versions go on."""
+    return {} if precision == "float32" else {"precision": precision}
 
 
 def plan_extraction(

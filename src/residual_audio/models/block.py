@@ -95,7 +95,7 @@ class Block(nn.Module):
         parts = []
         on_cpu = x.device.type == "cpu" and not torch.jit.is_tracing()
         for part in x.flatten(0, 1).split(TOKENS_AT_ONCE) if on_cpu else self._parts(x):
-            hidden = linear(self.fc1, self.norm2(part), gelu=True)
+            hidden = linear(self.fc1, self.norm2(part), gelu=True, widen=False)
             parts.append(linear(self.fc2, hidden, add=part if added else None))
         return joined(parts).view_as(x)
 

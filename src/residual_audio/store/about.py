@@ -37,6 +37,8 @@ class RunInfo:
     long: LongPolicy
     """What was heard of clips longer than the model's window."""
     device: str
+    precision: str = "float32"
+    """Of the encoder's products."""
 
 
 @dataclass(frozen=True)
