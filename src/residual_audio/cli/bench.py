@@ -237,6 +237,36 @@ def memory(
         raise typer.Exit(1)
 
 
+@app.command("growth")
+def growth(
+    clips: Annotated[
+        str, typer.Option("--clips", help="Clips in tar shards, from few to many.")
+    ] = "1000,10000,100000",
+    index: Annotated[
+        int, typer.Option("--index", min=1, help="Clips of the index that is written and read.")
+    ] = 1_000_000,
+    ray: Annotated[bool, typer.Option("--ray", help="Also one and two Ray workers.")] = False,
+    json: options.Json = False,
+) -> None:
+    """More and more tar clips, a very small encoder: memory flat, time linear; exit 1 if not.
+
+    Time is that of the processor, which a busy machine does not change much.
+    """
+    from residual_audio.benchmarks.tar_growth import bench_tar_growth
+
+    with watching(json) as progress:
+        found = bench_tar_growth([int(n) for n in clips.split(",")], index, ray, progress)
+    if json:
+        print_json(found)
+    else:
+        rows = [[f"{v:,}" for v in run.values()] for run in found["runs"]]
+        print_table(list(found["runs"][0]), rows)
+        rest = {name: value for name, value in found.items() if name != "runs"}
+        print_table(["", ""], [[name, str(value)] for name, value in rest.items()])
+    if not found["flat"]:
+        raise typer.Exit(1)
+
+
 def _show(found: Mapping[str, Any], json: bool) -> None:
     if json:
         print_json(found)

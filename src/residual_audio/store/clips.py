@@ -101,6 +101,22 @@ def read_clips(path: Path, data: bytes | None = None) -> ClipTable:
     return ClipTable(columns)
 
 
+def read_skipped(path: Path, data: bytes) -> dict[str, str]:
+    """Clip id → why it has no row; of a large index only those rows become objects."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(pa.BufferReader(data), columns=["id", "status", "reason"])
+        found = table.filter(pc.field("status") != "ok")
+        return dict(
+            zip(found.column("id").to_pylist(), found.column("reason").to_pylist(), strict=True)
+        )
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        raise StoreError(f"'{path}' is missing or damaged: {error}") from error
+
+
 def _objects(values: list[Any]) -> Column:
     column = np.empty(len(values), dtype=object)
     for i, value in enumerate(values):  # a slice assignment would unpack tuples

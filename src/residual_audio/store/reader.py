@@ -22,7 +22,7 @@ from residual_audio.store.about import (
     RunInfo,
     StoreSize,
 )
-from residual_audio.store.clips import ClipTable, read_clips
+from residual_audio.store.clips import ClipTable, read_clips, read_skipped
 from residual_audio.store.identity import check_listing, listed_shard, read_listed
 from residual_audio.store.manifest import NAME, read_manifest
 from residual_audio.store.packing import unpack
@@ -94,8 +94,8 @@ class Store:
     @property
     def skipped(self) -> dict[str, str]:
         """Clip id → why it has no row."""
-        table = self.all_clips.where(self.all_clips["status"] != "ok")
-        return dict(zip(table["id"], table["reason"], strict=True))
+        data = read_listed(self.folder, self._listed[clip_index.NAME])
+        return read_skipped(self.folder / clip_index.NAME, data)
 
     def __len__(self) -> int:
         return sum(self._n_ok.values())
@@ -143,7 +143,7 @@ class Store:
         shards, files = self.manifest["shards"], self.manifest["files"]
         in_shards = sum(entry["bytes"] for entry in shards)
         whole = in_shards + sum(entry["bytes"] for entry in files)
-        return StoreSize(len(self.all_clips), len(shards), in_shards, whole)
+        return StoreSize(int(self.manifest["n_clips"]), len(shards), in_shards, whole)
 
     @property
     def array_specs(self) -> dict[str, ArraySpec]:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from residual_audio.benchmarks import analyse_speed as battery_bench
 from residual_audio.benchmarks.kill import Survived
 from residual_audio.benchmarks.memory import growth
+from residual_audio.benchmarks.tar_growth import bench_tar_growth
 from residual_audio.cli.app import build
 
 runner = CliRunner()
@@ -35,6 +36,14 @@ def test_memory_of_a_small_extraction_is_measured() -> None:
     found = json.loads(runner.invoke(build(), call).stdout)
     assert [run["clips"] for run in found["runs"]] == [4, 8]
     assert found["growth"] == pytest.approx(growth(found["runs"]), abs=1e-3)
+
+
+def test_growth_from_tar_shards_and_of_an_index_is_measured() -> None:
+    found = bench_tar_growth([6, 12], n_index=5000)
+    assert [run["clips"] for run in found["runs"]] == [6, 12]
+    assert found["memory_growth"] == pytest.approx(1, abs=0.3)
+    assert found["index"]["clips"] == 5000
+    assert 0 < found["index"]["file_mb"] < 1
 
 
 @pytest.mark.parametrize("fault", ["identical", "shards_lost", "shards_changed", "problems"])

@@ -1,0 +1,186 @@
+"""What grows with the number of clips: memory and time of an extraction from tar shards, and the
+clip index of a very large store."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+
+from residual_audio.benchmarks.small_model import SPEC, small_model
+from residual_audio.data.packed_clips import ClipRows
+from residual_audio.data.registry import load_dataset
+from residual_audio.extraction.extraction import extract
+from residual_audio.models import native
+from residual_audio.progress import SILENT, Progress
+from residual_audio.store.clips import read_skipped, write_clips
+from residual_audio.types import Clip
+
+FLAT = 1.1
+"""The largest run may need so many times the memory, and the time a clip, of the smallest."""
+_MOST_A_TAR = 1000
+_SOUNDS = 50
+"""Different sounds; the rest repeats them."""
+
+
+class TarRun(TypedDict):
+    """One extraction in a process of its own."""
+
+    clips: int
+    peak_mb: float
+    cpu_ms_per_clip: float
+    index_s: float
+    """Reading the headers of all archives."""
+
+
+class IndexSize(TypedDict):
+    """A clip index by itself."""
+
+    clips: int
+    held_mb: float
+    write_s: float
+    file_mb: float
+    read_s: float
+
+
+class TarGrowth(TypedDict):
+    """All that was measured."""
+
+    runs: list[TarRun]
+    memory_growth: float
+    time_growth: float
+    flat: bool
+    index: IndexSize
+    ray_two_over_one: float | None
+    """Speed of two Ray workers over that of one; only on free cores does it mean anything."""
+    cores: int
+    load: float
+
+
+def bench_tar_growth(
+    sizes: Sequence[int], n_index: int, ray: bool = False, progress: Progress = SILENT
+) -> TarGrowth:
+    """Each size in a process of its own, since a peak never falls."""
+    runs: list[TarRun] = []
+    progress.step("extracting", len(sizes), "sizes")
+    with tempfile.TemporaryDirectory() as folder:
+        each = math.gcd(_MOST_A_TAR, *sizes)  # every size is a number of whole archives
+        first = write_tars(Path(folder), max(sizes), each)
+        for n in sizes:
+            runs.append(json.loads(_call("run", _pattern(first, n // each), folder)))
+            progress.advance()
+        index: IndexSize = json.loads(_call("index", str(n_index), folder))
+        ratio = _ray_ratio(_pattern(first, min(sizes) // each), Path(folder)) if ray else None
+    memory = runs[-1]["peak_mb"] / runs[0]["peak_mb"]
+    # the fixed part of a run (loading, first calls) weighs on a clip of a small one
+    before = runs[-2] if len(runs) > 2 else runs[0]
+    seconds = runs[-1]["cpu_ms_per_clip"] / before["cpu_ms_per_clip"]
+    return {
+        "runs": runs,
+        "memory_growth": round(memory, 3),
+        "time_growth": round(seconds, 3),
+        "flat": memory <= FLAT and seconds <= FLAT,
+        "index": index,
+        "ray_two_over_one": ratio,
+        "cores": os.cpu_count() or 1,
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def write_tars(folder: Path, n_clips: int, each: int) -> Path:
+    """Tar shards of so many short sounds each; the first of them."""
+    import soundfile
+
+    rng = np.random.default_rng(0)
+    sounds = []
+    for _ in range(_SOUNDS):
+        buffer = io.BytesIO()
+        wave = rng.normal(0, 0.1, SPEC.sample_rate_hz // 2)
+        soundfile.write(buffer, wave, SPEC.sample_rate_hz, format="FLAC")
+        sounds.append(buffer.getvalue())
+    for number in range(n_clips // each):
+        with tarfile.open(folder / f"part-{number:05d}.tar", "w") as tar:
+            for i in range(number * each, (number + 1) * each):
+                note = json.dumps({"label": f"class {i % 20}"}).encode()
+                for suffix, data in (("flac", sounds[i % _SOUNDS]), ("json", note)):
+                    member = tarfile.TarInfo(f"{i:08d}.{suffix}")
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
+    return folder / "part-00000.tar"
+
+
+def _call(*arguments: str) -> str:
+    call = [sys.executable, "-m", "residual_audio.benchmarks.tar_growth", *arguments]
+    return subprocess.run(call, check=True, capture_output=True, text=True, timeout=3600).stdout
+
+
+def _pattern(first: Path, n_tars: int) -> str:
+    return str(first).replace("00000.tar", f"{{00000..{n_tars - 1:05d}}}.tar")
+
+
+def _run(pattern: str, folder: str) -> TarRun:
+    start = time.monotonic()
+    data = load_dataset(f"wds:{pattern}", label="label")
+    index_s = time.monotonic() - start
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        found = extract(small_model(), data, out, shard_size=500, batch_size=50, device="cpu")
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "clips": found.n_ok,
+        "peak_mb": round(used.ru_maxrss / 1024, 1),
+        "cpu_ms_per_clip": round(1000 * (used.ru_utime + used.ru_stime) / len(data), 3),
+        "index_s": round(index_s, 2),
+    }
+
+
+def _index(n_clips: int, folder: str) -> IndexSize:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    rows = ClipRows()
+    for i in range(n_clips):
+        rows.add(0, (i, 1), Clip(f"part-00000/{i:08d}", label=f"class {i % 20}", group=f"{i}"))
+    clips = rows.clips([Path("part-00000.tar")])
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    path = Path(folder) / "clips.parquet"
+    start = time.monotonic()
+    write_clips(path, clips, [None] * n_clips)
+    written = time.monotonic()
+    read_skipped(path, path.read_bytes())
+    return {
+        "clips": n_clips,
+        "held_mb": round(held / 1024, 1),
+        "write_s": round(written - start, 2),
+        "file_mb": round(path.stat().st_size / 1e6, 1),
+        "read_s": round(time.monotonic() - written, 2),
+    }
+
+
+def _ray_ratio(pattern: str, folder: Path) -> float:
+    """Seconds of one worker over those of two, workers' beginnings included."""
+    name = folder / "model"
+    native.save(small_model(), name)
+    data = load_dataset(f"wds:{pattern}", label="label")
+    seconds = []
+    for processes in (1, 2):
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory(dir=folder) as out:
+            extract(str(name), data, out, engine="ray", processes=processes, device="cpu")
+        seconds.append(time.monotonic() - start)
+    return round(seconds[0] / seconds[1], 2)
+
+
+if __name__ == "__main__":
+    task, *given = sys.argv[1:]
+    done = _run(*given) if task == "run" else _index(int(given[0]), given[1])
+    print(json.dumps(done))
