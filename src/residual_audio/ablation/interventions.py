@@ -18,7 +18,7 @@ from residual_audio.direct.contributions import Contributions
 from residual_audio.direct.joint_module import joint_head
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
-from residual_audio.judge.of_store import caption_judge, class_judge
+from residual_audio.judge.of_store import caption_judge, label_judge
 from residual_audio.models.joint import JointHead
 from residual_audio.passes.kept import Passes
 from residual_audio.progress import SILENT, Progress
@@ -69,9 +69,9 @@ def interventions_on(
     by: Literal["labels", "captions"] = "labels",
     passes: Passes | None = None,
 ) -> Interventions:
-    """Answers by class prompts (`labels`) or by captions (`captions`)."""
+    """Answers by class (`labels`: prompts, or centroids where there is no text) or by captions."""
     chosen = np.arange(len(store)) if rows is None else np.asarray(rows)
-    judge = class_judge(store) if by == "labels" else caption_judge(store)
+    judge = label_judge(store) if by == "labels" else caption_judge(store)
     return Interventions(store, chosen, judge.at(chosen), passes)
 
 

@@ -36,6 +36,8 @@ class Judge:
     """[clip, text] bool; no row is empty."""
     scale: float
     """The model's inverse temperature."""
+    candidates: Tensor | None = None
+    """[clip, text] bool: the texts that a clip chooses among; None for all."""
 
     def __post_init__(self) -> None:
         if self.positive.shape[1] != len(self.texts):
@@ -77,7 +79,9 @@ class Judge:
 
     def at(self, clips: np.ndarray) -> Judge:
         """The same for these clips only, in this order."""
-        return Judge(self.texts, self.positive[torch.as_tensor(clips)], self.scale)
+        which = torch.as_tensor(clips)
+        among = None if self.candidates is None else self.candidates[which]
+        return Judge(self.texts, self.positive[which], self.scale, among)
 
     def logits(self, joint: Tensor) -> Tensor:
         """Cosines at the model's temperature: [..., text]."""
@@ -86,6 +90,8 @@ class Judge:
     def measure(self, joint: Tensor, clips: Tensor, before: Tensor) -> dict[str, Tensor]:
         """Measures of embeddings [..., clip, d] of these clips, `before` [clip, d] unchanged."""
         logits = self.logits(joint)  # ... clip text
+        if self.candidates is not None:
+            logits = logits.masked_fill(~self.candidates[clips].to(joint.device), -torch.inf)
         positive = self.positive[clips].to(joint.device)
         right = logits.masked_fill(~positive, -torch.inf).amax(-1)
         wrong = logits.masked_fill(positive, -torch.inf)

@@ -8,9 +8,10 @@ import torch
 from tiny_model import tiny_model
 
 from residual_audio.data.registry import load_dataset
+from residual_audio.data.splits import grouped_folds
 from residual_audio.errors import InputError, StoreError
 from residual_audio.extraction.extraction import extract
-from residual_audio.judge.of_store import caption_judge, class_judge, clips_of, rows_of
+from residual_audio.judge.of_store import caption_judge, class_judge, clips_of, label_judge, rows_of
 from residual_audio.store import Store
 
 N = 20
@@ -63,3 +64,40 @@ def test_rows_by_fold_and_limit(store):
     assert len(rows_of(store, limit=5)) == 5
     with pytest.raises(InputError, match="fold '9'"):
         rows_of(store, ["9"])
+
+
+@pytest.fixture(scope="module")
+def audio_only(tmp_path_factory):
+    sounds = load_dataset("synthetic", n_clips=24, duration_s=1.0, classes="siren,drum,rain")
+    folder = tmp_path_factory.mktemp("audio-only")
+    return extract(tiny_model(text=False), sounds, folder, device="cpu").store
+
+
+def test_centroids_stand_where_there_are_no_texts(audio_only) -> None:
+    judge = label_judge(audio_only)
+    unit = np.array(audio_only.embedding())
+    labels = np.array(audio_only.clips["label"])
+    clips = clips_of(audio_only)
+    fewest = min(len({c.group for c in clips if c.label == n}) for n in audio_only.classes)
+    folds = grouped_folds(clips, min(5, fewest))
+    right = []
+    for i, clip in enumerate(clips):
+        others = folds != folds[i]
+        assert clip.group not in {c.group for c, other in zip(clips, others, strict=True) if other}
+        means = [unit[others & (labels == name)].mean(0) for name in audio_only.classes]
+        cosines = [unit[i] @ mean / np.linalg.norm(mean) for mean in means]
+        right.append(audio_only.classes[int(np.argmax(cosines))] == clip.label)
+    joint = torch.from_numpy(np.array(audio_only.embedding(unit=False)))
+    found = judge.measure(joint, torch.arange(len(clips)), joint)
+    assert found["correct"].bool().tolist() == right
+    assert np.isfinite(found["loss"]).all()
+    assert float(found["rank"].max()) <= 3
+    some = judge.at(np.array([3, 5])).measure(joint[[3, 5]], torch.arange(2), joint[[3, 5]])
+    torch.testing.assert_close(some["loss"], found["loss"][[3, 5]])
+
+
+def test_a_class_in_one_group_cannot_be_judged(tmp_path) -> None:
+    sounds = load_dataset("synthetic", n_clips=2, duration_s=1.0, classes="siren,drum")
+    store = extract(tiny_model(text=False), sounds, tmp_path, device="cpu").store
+    with pytest.raises(InputError, match="all clips of the class"):
+        label_judge(store)
