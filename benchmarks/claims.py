@@ -140,6 +140,8 @@ What this page can and cannot say:
   not about the published model.
 - Random weights are the baseline of every claim about dimension: what they show too was there
   before training. They are those of HTS-AT tiny (width 24) and of Whisper tiny.
+- Whisper has no stages: its numbers are of its four blocks (heads of width 64), from 200 clips
+  padded to 30 s, and padding shapes its geometry.
 - "Cannot be told" is a verdict: too few clips, no clear difference, or nothing to measure it on.
 - Numbers of different widths and different n are not comparable; directions are.
 

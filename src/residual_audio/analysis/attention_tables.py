@@ -57,6 +57,9 @@ def attention_tables(store: Source, seed: int = 0, progress: Progress = SILENT) 
         notes,
     )
     tables = {"attention": head_table, "attention_stages": _stages(store, head_table)}
+    averaged = _averaged(store, head_table)
+    if averaged is not None:
+        tables["attention_averaged"] = averaged
     if curves:
         caption = "Dimension of attention maps against the number of maps."
         tables["attention_sample"] = from_rows("attention_sample", curves, caption)
@@ -129,7 +132,8 @@ def _stages(store: Source, heads: Table) -> Table:
         for name in ("pr", "pca_90", "pca_99", *STATISTICS):
             if name in part:
                 row[f"{name}_mean"], row[f"{name}_std"], _ = mean_and_std(part[name])
-        row |= _block_average(store, stage)
+        averaged = block_averages(store, stage)
+        row |= {f"averaged_{name}": float(np.nanmean(v)) for name, v in averaged.items()}
         rows.append(row)
     note = (
         "averaged_: maps of one window averaged over the blocks of the stage first, which mixes "
@@ -138,7 +142,23 @@ def _stages(store: Source, heads: Table) -> Table:
     return from_rows("attention_stages", rows, "Attention maps by stage.", (note,))
 
 
-def _block_average(store: Source, stage: int) -> dict[str, object]:
+def _averaged(store: Source, heads: Table) -> Table | None:
+    """One row a stage and head number: the dimension of its maps averaged over the blocks."""
+    rows: list[dict[str, object]] = []
+    for stage in sorted(set(heads["stage"].tolist())):
+        found = block_averages(store, stage)
+        for h in range(len(next(iter(found.values()), ()))):
+            own = {name: float(values[h]) for name, values in found.items()}
+            rows.append({"stage": stage, "head": h, **own})
+    if not rows:
+        return None
+    caption = "Maps of one window averaged over the blocks of a stage, head by head."
+    return from_rows("attention_averaged", rows, caption)
+
+
+def block_averages(store: Source, stage: int) -> dict[str, Array]:
+    """`pr` and `pca_99` [head] of maps averaged over the blocks of a stage; empty where windows
+    of different places would be averaged."""
     sites = [s for s in store.attention_sites if s.stage == stage]
     maps = [_maps(store, site) for site in sites]
     places = [
@@ -153,4 +173,4 @@ def _block_average(store: Source, stage: int) -> dict[str, object]:
         return {}  # averages of different windows would mean nothing
     mean = sum(m.astype(np.float32) for m in known) / np.float32(len(known))
     found = map_dimensions(np.asarray(mean))
-    return {f"averaged_{name}": float(np.nanmean(found[name])) for name in ("pr", "pca_99")}
+    return {name: np.asarray(found[name]) for name in ("pr", "pca_99")}

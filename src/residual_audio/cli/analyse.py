@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -39,6 +39,16 @@ def run(
         typer.Option("--labels/--no-labels", help="Use labels where clips have them."),
     ] = True,
     figures: Annotated[bool, typer.Option("--figures/--no-figures", help="Draw figures/.")] = True,
+    space: Annotated[
+        Literal["raw", "projected", "joint"],
+        typer.Option(
+            "--space", help="Heads before W_O, after it, or as they reach the joint embedding."
+        ),
+    ] = "raw",
+    names: Annotated[
+        Literal["own", "seeds"],
+        typer.Option("--names", help="seeds: also under the file names of the first description."),
+    ] = "own",
     out: options.Out = None,
     seed: options.Seed = 0,
     json: options.Json = False,
@@ -46,15 +56,16 @@ def run(
 ) -> None:
     """Dimension, similarity, separability and statistics of every head: tables and figures.
 
-    No model is loaded. Writes tables/ and figures/ below RUN (or --out).
+    No model is loaded. Writes tables/ and figures/ below RUN (or --out); those of another --space
+    below RUN/projected or RUN/joint, where every table and figure is of that space.
     """
     from residual_audio.report.write import write_analysis
 
     if (run is None) == (from_table is None):
         raise typer.BadParameter("give a run folder, or --from-table FILE.csv")
     if run is not None:
-        folder = out or run
-        analysis = _of_store(run, metrics, units, labels, seed, quiet or json)
+        folder = out or (run if space == "raw" else run / space)
+        analysis = _of_store(run, metrics, units, labels, seed, quiet or json, space)
     else:
         assert from_table is not None
         folder = out or Path("runs") / from_table.stem
@@ -63,7 +74,12 @@ def run(
     if figures:
         from residual_audio.report.figures import draw_all
 
-        written += draw_all(folder)
+        drawn = draw_all(folder)
+        written += drawn
+        if names == "seeds":
+            from residual_audio.report.seed_names import write_seed_names
+
+            written += write_seed_names(folder, drawn, raw=space == "raw")
     _report(analysis, written, folder, json, quiet)
 
 
@@ -75,15 +91,22 @@ def _of_table(path: Path) -> Analysis:
 
 
 def _of_store(
-    run: Path, metrics: str, units: str, labels: bool, seed: int, quiet: bool
+    run: Path,
+    metrics: str,
+    units: str,
+    labels: bool,
+    seed: int,
+    quiet: bool,
+    space: Literal["raw", "projected", "joint"],
 ) -> Analysis:
     from residual_audio.analysis.analysis import Options, analyse
+    from residual_audio.analysis.regimes import in_space, parts_in
     from residual_audio.store import open_store
 
     options = Options.of(_names(metrics), _names(units), labels, seed)
     store = open_store(run)
     with watching(quiet) as progress:
-        return analyse(store, options, progress)
+        return analyse(in_space(store, space), parts_in(options, space), progress)
 
 
 def _names(text: str) -> list[str]:

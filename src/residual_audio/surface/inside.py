@@ -11,6 +11,7 @@ from residual_audio.ablation.interventions import take_out as take_out_units
 from residual_audio.ablation.removal import Mode
 from residual_audio.analysis.analysis import Options
 from residual_audio.analysis.analysis import analyse as analyse_store
+from residual_audio.analysis.regimes import Space, in_space, parts_in
 from residual_audio.analysis.result import Analysis
 from residual_audio.progress import SILENT, Progress
 from residual_audio.surface.given import ModelLike
@@ -23,6 +24,7 @@ def analyse(
     run: RunLike,
     metrics: str | Iterable[str] = "all",
     *,
+    space: Space = "raw",
     labels: bool = True,
     seed: int = 0,
     progress: Progress = SILENT,
@@ -30,6 +32,7 @@ def analyse(
     """Dimension, similarity, separability and statistics of every head; no model is loaded.
 
     `metrics` names parts (`dimension`, `separability`, `similarity`, …), `all` or a list of them.
+    `space`: heads before W_O (`raw`), after it (`projected`), or as they reach the joint embedding.
 
     >>> import tempfile, residual_audio as ra
     >>> run = ra.extract("nano", ra.load_dataset("synthetic", n_clips=40), tempfile.mkdtemp())
@@ -39,7 +42,8 @@ def analyse(
     """
     names = [part.strip() for part in metrics.split(",")] if isinstance(metrics, str) else metrics
     options = Options.of(names, labels=labels, seed=seed)
-    return analyse_store(given_run(run).store, options, progress)
+    store = in_space(given_run(run).store, space)
+    return analyse_store(store, parts_in(options, space), progress)
 
 
 def ablate(
