@@ -6,6 +6,8 @@
     python benchmarks/claims.py adapted RUN                   … adapted_orchestra.json
     python benchmarks/claims.py architecture REFERENCE        … architecture.json
     python benchmarks/claims.py compared NAME RUN RUN         … compared_NAME.json
+    python benchmarks/claims.py curved RUN                    … curved.json
+    python benchmarks/claims.py early_exit RUN                … early_exit.json
 
 RUN is a run folder that `residual-audio extract`, `analyse` (and `ablate`) have filled. REFERENCE
 is the folder with `published.json` and the official TinySOL index; SCORES one with results of

@@ -157,9 +157,43 @@ def compared(folder: Path, name: str, *runs: str) -> Path:
     )
 
 
+def curved(folder: Path, run: str) -> Path:
+    """Isomap and autoencoder of a few heads."""
+    table = Tables(Path(run))["curved"]
+    return write_json(
+        folder / "curved.json",
+        {
+            "n": 400,
+            "rows": [_short(row) for row in table.rows()],
+            "commands": ["residual-audio analyse nano-esc50 --metrics curved"],
+        },
+    )
+
+
+def early_exit(folder: Path, run: str) -> Path:
+    """What leaving early costs and saves; times of a busy machine."""
+    tables = Tables(Path(run))
+    found = {
+        name: [_short(row) for row in tables[f"early_exit_{name}"].rows()]
+        for name in ("blocks", "thresholds")
+    }
+    commands = ["residual-audio reweight exit nano-esc50 --root ESC50"]
+    n = int(found["blocks"][0]["n"])
+    return write_json(folder / "early_exit.json", {"n": n, **found, "commands": commands})
+
+
+def _short(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        k: (float(f"{v:.5g}") if np.isfinite(v) else None) if isinstance(v, float) else v
+        for k, v in row.items()
+    }
+
+
 STUDIES: Mapping[str, Callable[..., Path]] = {
     "cells": cells,
     "adapted": adapted,
     "architecture": architecture,
     "compared": compared,
+    "curved": curved,
+    "early_exit": early_exit,
 }

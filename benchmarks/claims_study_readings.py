@@ -176,3 +176,38 @@ def whisper_growth(s: Study) -> str:
 def whisper_grows(s: Study) -> bool:
     trained = next(v for run, v in _places(s, "pca_99").items() if "random" not in run)
     return trained[-1] > trained[0] and all(b > a for a, b in itertools.pairwise(trained))
+
+
+def curvature(s: Study) -> str:
+    """At four numbers in the middle."""
+    rows = [row for row in s["rows"] if row["k"] == 4]
+    return "; ".join(
+        f"s{row['stage']}: PCA {row['kept_pca']:.1%}, autoencoder {row['kept_autoencoder']:.1%}, "
+        f"Isomap {'–' if row['isomap'] is None else format(row['isomap'], '.0f')}"
+        for row in rows
+    )
+
+
+def curved_late(s: Study) -> bool | None:
+    """Held-out variance of the last two stages that bending adds: 2 points or more in both."""
+    late = [row["curvature"] for row in s["rows"] if row["k"] == 4 and row["stage"] >= 2]
+    return all(gap >= 0.02 for gap in late)
+
+
+def exits(s: Study) -> str:
+    before = next(row for row in s["blocks"] if row["block"] == "s2.b5")
+    sure = min((r for r in s["thresholds"] if r["loss_high"] <= 0.03), default=None,
+               key=lambda r: r["threshold"])  # fmt: skip
+    said = f"before the last stage {before['top1']:.1%}, {100 * before['loss']:.1f} points lost"
+    if sure is None:
+        return said + "; no threshold keeps the loss below 3 points"
+    return said + (
+        f"; at threshold {sure['threshold']:g} {sure['left_early']:.0%} leave early, "
+        f"{sure['time_saved']:.0%} of the time saved, {100 * sure['loss']:.1f} points lost"
+    )
+
+
+def exit_free(s: Study) -> bool:
+    """Leaving before the last stage costs nothing that 95% can see beyond 3 points."""
+    before = next(row for row in s["blocks"] if row["block"] == "s2.b5")
+    return before["loss_high"] <= 0.03

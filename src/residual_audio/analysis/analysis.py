@@ -19,12 +19,14 @@ from residual_audio.errors import InputError
 from residual_audio.progress import SILENT, Progress
 from residual_audio.table import Table
 
+BY_DEFAULT = frozenset(name for name, part in PARTS.items() if part.by_default)
+
 
 @dataclass(frozen=True)
 class Options:
     """What to analyse."""
 
-    parts: frozenset[str] = frozenset(PARTS)
+    parts: frozenset[str] = BY_DEFAULT
     units: tuple[str, ...] = ("heads", "blocks", "stages")
     seed: int = 0
     n_resamples: int = 200
@@ -50,7 +52,7 @@ class Options:
         strange = sorted(set(kinds) - {"heads", "blocks", "stages"})
         if strange:
             raise InputError(f"unknown unit '{strange[0]}': choose among heads, blocks, stages")
-        parts = set(PARTS) if "all" in wanted else wanted & set(PARTS)
+        parts = wanted & set(PARTS) | (BY_DEFAULT if "all" in wanted else frozenset())
         if not labels:
             parts.discard("separability")
         if set(kinds) == {"heads"} or not kinds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations
 from typing import Any
@@ -11,6 +11,7 @@ from residual_audio.analysis.aggregate import groups_of, mean_and_std, ratio_of_
 from residual_audio.analysis.columns import summary_columns
 from residual_audio.metrics.estimators import SUMMARY
 from residual_audio.metrics.statistics import anova, by_group, compare_pairs, correlate
+from residual_audio.metrics.uncertainty import fdr
 from residual_audio.metrics.validate import Array
 from residual_audio.table import Table
 
@@ -35,6 +36,7 @@ def head_statistics(heads: Table) -> dict[str, Any]:
             "trend_with_stage": asdict(correlate(heads["stage"], heads[name])),
             "trend_with_block": asdict(correlate(heads["block_index"], heads[name])),
         }
+    _add_rates([of["anova"] for of in metrics.values()], "p")
     return {
         "n_heads": len(heads),
         "n_blocks": len(set(heads["block_index"].tolist())),
@@ -60,4 +62,12 @@ def _means(groups: Mapping[str, Array]) -> dict[str, dict[str, float]]:
 def correlations(heads: Table) -> dict[str, Any]:
     """Every pair of metrics of the raw heads, as `a~b`."""
     names = [estimator.name for estimator in SUMMARY if estimator.name in heads]
-    return {f"{a}~{b}": asdict(correlate(heads[a], heads[b])) for a, b in combinations(names, 2)}
+    found = {f"{a}~{b}": asdict(correlate(heads[a], heads[b])) for a, b in combinations(names, 2)}
+    _add_rates(list(found.values()), "spearman_p")
+    return found
+
+
+def _add_rates(tests: Sequence[dict[str, Any]], p: str) -> None:
+    """`q` beside each p: the false discovery rate over tests that are shown together."""
+    for test, q in zip(tests, fdr([test[p] for test in tests]), strict=True):
+        test["q"] = float(q)

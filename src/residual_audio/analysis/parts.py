@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from residual_audio.analysis.attention_tables import attention_tables
+from residual_audio.analysis.curved_tables import curved_table
 from residual_audio.analysis.description import describe_heads, top_clips
 from residual_audio.analysis.head_measures import HeadMeasures, measure_units
 from residual_audio.analysis.intervals import dimension_curves, stage_intervals
@@ -51,6 +52,8 @@ class Part:
     label: str
     make: Callable[[Material], Found] | None = None
     """None where it is measured together with the heads."""
+    by_default: bool = True
+    """Whether `all` means it too; slow ones are asked for by name."""
 
 
 def _units(on: Material) -> Found:
@@ -92,6 +95,10 @@ def _curves(on: Material) -> Found:
     return Found((dimension_curves(on.store, seed=on.seed, progress=on.progress),))
 
 
+def _curved(on: Material) -> Found:
+    return Found((curved_table(on.store, seed=on.seed, progress=on.progress),))
+
+
 def _intervals(on: Material) -> Found:
     found = stage_intervals(
         on.store,
@@ -118,6 +125,7 @@ PARTS: Mapping[str, Part] = {
         Part("clips", "clips at the ends of leading components", _clips),
         Part("words", "words for leading directions", _words),
         Part("curves", "estimates against the number of clips", _curves),
+        Part("curved", "Isomap and autoencoder of a few heads", _curved, by_default=False),
         Part("intervals", "intervals of stage means over clips", _intervals),
     )
 }

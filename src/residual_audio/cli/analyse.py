@@ -28,7 +28,7 @@ def run(
         typer.Option(
             "--metrics",
             help="all, dimension, projected, tokens, kernel, units, similarity, separability, "
-            "attention, pooling, clips, words, curves, intervals; a,b,c.",
+            "attention, pooling, clips, words, curves, intervals; all,curved for the slow one too.",
         ),
     ] = "all",
     units: Annotated[

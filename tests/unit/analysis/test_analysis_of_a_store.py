@@ -49,7 +49,7 @@ def test_every_part_gives_its_table(analysis: Analysis) -> None:
         "heads", "blocks", "stages", "spectra", "local_dimension", "units", "similarity",
         "fingerprints", "fisher",
         "class_activation", "attention", "attention_stages", "attention_sample", "pooling",
-        "top_clips", "descriptions", "dimension_vs_n",
+        "attention_averaged", "top_clips", "descriptions", "dimension_vs_n",
     }  # fmt: skip
     assert len(analysis.tables["heads"]) == N_HEADS
     assert len(analysis.tables["blocks"]) == 4
@@ -166,7 +166,7 @@ def test_progress_counts_to_the_end_of_every_step(store: FakeStore) -> None:
 
     progress = Counted()
     analyse(store, Options(), progress)
-    made = {f"analyse: {part.name}" for part in PARTS.values() if part.make is not None}
+    made = {f"analyse: {part.name}" for part in PARTS.values() if part.make and part.by_default}
     assert set(progress.steps) == made | {"analyse: dimension"}
     for name, (done, total) in progress.steps.items():
         assert done == total, name
@@ -267,7 +267,7 @@ def test_what_is_missing_is_said(store: FakeStore) -> None:
     bare = FakeStore(has_text=False)
     bare.arrays = {k: v for k, v in bare.arrays.items() if k.startswith(("heads/", "embedding/"))}
     bare.clips["label"][:] = [None] * 90
-    found = analyse(bare, Options(parts=frozenset(PARTS) - {"curves", "kernel", "intervals"}))
+    found = analyse(bare, Options(parts=frozenset(PARTS) - {"curves", "kernel", "intervals", "curved"}))
     assert set(found.skipped) == {"tokens", "separability", "attention", "pooling", "words"}
     assert "label" in found.skipped["separability"]
     assert "--capture" in found.skipped["attention"]
