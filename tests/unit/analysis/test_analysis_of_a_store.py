@@ -267,7 +267,9 @@ def test_what_is_missing_is_said(store: FakeStore) -> None:
     bare = FakeStore(has_text=False)
     bare.arrays = {k: v for k, v in bare.arrays.items() if k.startswith(("heads/", "embedding/"))}
     bare.clips["label"][:] = [None] * 90
-    found = analyse(bare, Options(parts=frozenset(PARTS) - {"curves", "kernel", "intervals", "curved"}))
+    found = analyse(
+        bare, Options(parts=frozenset(PARTS) - {"curves", "kernel", "intervals", "curved"})
+    )
     assert set(found.skipped) == {"tokens", "separability", "attention", "pooling", "words"}
     assert "label" in found.skipped["separability"]
     assert "--capture" in found.skipped["attention"]
