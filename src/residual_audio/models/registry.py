@@ -5,15 +5,28 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
 
 from residual_audio.errors import ModelError
 from residual_audio.models import native
+from residual_audio.models.allowance import Allowance
 from residual_audio.models.clap import AudioTextModel, choose_device
 from residual_audio.models.families import FAMILIES, NANO
 from residual_audio.models.proof import prove
+
+_MALFORMED = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What reading a config that is none, or weights of other shapes, ends in."""
 
 
 def load_model(name: str, device: str | torch.device = "auto") -> AudioTextModel:
@@ -41,12 +54,28 @@ def _read(name: str) -> AudioTextModel:
             raise ModelError(
                 f"'{name}' lacks a reference: write {prefix}:<{FAMILIES[prefix].reference}>"
             )
-        return module.load(reference)
+        try:
+            with _allowed(reference):
+                return module.load(reference)
+        except _MALFORMED as error:
+            raise ModelError(
+                f"'{name}' cannot be read as {FAMILIES[prefix].title}: its config or weights are "
+                f"not of that form ({type(error).__name__}: {error})"
+            ) from error
     folder = Path(name).expanduser()
     if folder.is_dir() and native.is_native(folder):
         return native.load(folder, name)
     known = ", ".join(["nano", *(f"{family}:…" for family in FAMILIES)])
     raise ModelError(f"unknown model '{name}'{_hint(name)}; known: {known}, or a converted folder")
+
+
+def _allowed(reference: str) -> AbstractContextManager[object]:
+    """Modules built from a stranger's config take no more than the files beside it could fill."""
+    path = Path(reference.partition("?")[0]).expanduser()
+    if not reference or not path.exists():  # of the Hub, or of no file at all
+        return nullcontext()
+    files = path.rglob("*") if path.is_dir() else [path]
+    return Allowance(str(path), sum(file.stat().st_size for file in files if file.is_file()))
 
 
 def _hint(name: str) -> str:
