@@ -119,6 +119,7 @@ def load_passes_of(
     from residual_audio.data.registry import load_dataset
     from residual_audio.data.remembered import recall_source
     from residual_audio.errors import InputError
+    from residual_audio.extraction.same_data import check_same_data
     from residual_audio.models.registry import load_model
     from residual_audio.passes.kept import load_passes
     from residual_audio.passes.loop import Hearing
@@ -134,6 +135,7 @@ def load_passes_of(
             f"the store was made from '{recipe}', this is '{dataset.recipe}': give the same "
             "--data-option as then"
         )
+    check_same_data(store, dataset)
     ids = [str(store.clips["id"][i]) for i in (range(len(store)) if rows is None else rows)]
     heard = Hearing(store.run_info.long, batch_size=16)
     sha256 = store.model_info.sha256

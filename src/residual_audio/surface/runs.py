@@ -15,6 +15,7 @@ from residual_audio.data.remembered import RunSource, recall_source, remember_so
 from residual_audio.errors import InputError, ModelError
 from residual_audio.extraction.extract_settings import ExtractOptions
 from residual_audio.extraction.extraction import extract as extract_store
+from residual_audio.extraction.same_data import check_same_data
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.passes.kept import Passes, load_passes
 from residual_audio.passes.loop import Hearing
@@ -98,6 +99,7 @@ class Run:
                 f"({store.model_info.name}): give that one"
             )
         ids = [str(store.clips["id"][i]) for i in (range(len(store)) if rows is None else rows)]
+        check_same_data(store, self.dataset)
         hearing = Hearing(store.run_info.long, batch_size=16)
         return load_passes(loaded, self.dataset, ids, hearing, progress=progress)
 

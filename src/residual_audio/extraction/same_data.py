@@ -1,0 +1,32 @@
+"""Clips that are heard again must be those that the store was made from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from residual_audio.data.base import Dataset
+from residual_audio.errors import InputError
+from residual_audio.store import Store
+
+
+def check_same_data(store: Store, dataset: Dataset) -> None:
+    """Refuse files that were edited or exchanged since, and tables with other labels or captions.
+
+    Sounds made on demand follow from their recipe, which the caller compares.
+    """
+    if not isinstance(dataset.clips, tuple):
+        return
+    by_id = {clip.id: clip for clip in dataset.clips}
+    ids = [str(i) for i in store.all_clips["id"]]
+    absent = [i for i in ids if i not in by_id]
+    if absent:
+        raise InputError(
+            f"'{absent[0]}' is in the store but not in data set '{dataset.name}': give the data "
+            "set that the store was made from"
+        )
+    then = replace(dataset, clips=tuple(by_id[i] for i in ids))
+    if then.fingerprint() != store.dataset_info.fingerprint:
+        raise InputError(
+            f"the clips of '{dataset.name}' are not what they were when '{store.folder}' was made: "
+            "a file, a label or a caption has changed. Extract again, or bring the data back"
+        )
