@@ -12,7 +12,7 @@ help:
 	@echo "make docs    build the documentation into site/, offline, links checked"
 	@echo "make format  format the code"
 	@echo "make lock    write exact versions into constraints.txt (UPGRADE=1: the newest)"
-	@echo "make audit   known weaknesses of the versions in constraints.txt (asks the network)"
+	@echo "make audit   weak spots of the code, and known ones of what it installs (asks the network)"
 	@echo "make test-oldest  the tests of the core with the oldest versions allowed"
 
 demo: $(VENV)/.installed
@@ -63,6 +63,7 @@ lock: $(VENV)/.installed
 
 audit: $(VENV)/.installed
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[audit]'
+	$(BIN)/python -m bandit -q -ll -r src
 	$(BIN)/python -m pip_audit --requirement constraints.txt --disable-pip --no-deps
 
 # Lower bounds proved: every requirement at the version that pyproject.toml begins with.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -111,3 +113,45 @@ def test_surroundings_do_not_matter(model: Model) -> None:
         assert np.array_equal(embed(model), want)
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+ELSEWHERE = """
+import os, sys
+import numpy as np, torch
+sys.path[:0] = [{support!r}]
+from tiny_model import tiny_model
+torch.set_num_threads(2)
+model = tiny_model()
+clips = [np.random.default_rng(i).normal(size=8000).astype(np.float32) / 10 for i in range(6)]
+embed = lambda: model.embed_audio(clips, sample_rate=8000)
+want = embed()
+
+class Embeds(torch.utils.data.Dataset):
+    def __len__(self):
+        return 2
+    def __getitem__(self, i):
+        return embed()
+
+for found in torch.utils.data.DataLoader(Embeds(), batch_size=None, num_workers=1, timeout=60):
+    np.testing.assert_allclose(found, want, atol=1e-6)
+child = os.fork()
+if not child:
+    os._exit(0 if np.allclose(embed(), want, atol=1e-6) else 1)
+assert os.waitpid(child, 0)[1] == 0
+before = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+for _ in range(60):
+    embed()
+assert (len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))) == before
+print("the same")
+"""
+
+
+def test_in_a_worker_of_a_loader_and_after_a_fork_and_nothing_is_left() -> None:
+    support = str(Path(__file__).resolve().parents[1] / "support")
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE.format(support=support)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.stdout == "the same\n", done.stderr[-2000:]

@@ -86,7 +86,7 @@ def _find(folder: Path, repository: str) -> Path | None:
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
-        found = Path(snapshot_download(repository, local_files_only=True))
+        found = Path(snapshot_download(repository, local_files_only=True))  # nosec B615
     except (LocalEntryNotFoundError, OSError):
         return None
     # A tokenizer alone may be cached under the same name.

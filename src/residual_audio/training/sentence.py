@@ -58,10 +58,12 @@ def embed_sentences(
         return read_safetensors(path)["vectors"].float().numpy()
     from transformers import AutoModel, AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(
+    tokenizer = AutoTokenizer.from_pretrained(  # nosec B615: a local folder
         folder, local_files_only=True, trust_remote_code=False
     )
-    model = AutoModel.from_pretrained(folder, local_files_only=True, trust_remote_code=False).eval()
+    model = AutoModel.from_pretrained(  # nosec B615: a local folder
+        folder, local_files_only=True, trust_remote_code=False
+    ).eval()
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # equal lengths pad little
     out = np.empty((len(texts), model.config.hidden_size), np.float32)
     progress.step("sentence vectors", len(texts), "texts")

@@ -16,8 +16,10 @@ import soundfile
 
 from residual_audio.audio.decode import load_audio
 from residual_audio.benchmarks.faults.children import ended, start
+from residual_audio.benchmarks.faults.hand_made import write_all
 from residual_audio.benchmarks.faults.outcome import Campaign
 from residual_audio.errors import ResidualAudioError
+from residual_audio.files import shown
 from residual_audio.progress import SILENT, Progress
 
 FORMATS = ("WAV", "FLAC", "OGG", "MP3", "AIFF", "AU", "CAF", "W64", "RF64")
@@ -48,7 +50,15 @@ def mutate_sound(n: int = 2000, seed: int = 0, progress: Progress = SILENT) -> l
                 paths.append(path)
             _try(paths, campaign)
             progress.advance(size)
-    return [campaign]
+    return [campaign, _hand_made()]
+
+
+def _hand_made() -> Campaign:
+    campaign = Campaign("hand-made sound", "read, or refused by an error that names the file")
+    with tempfile.TemporaryDirectory() as folder:
+        for path in write_all(Path(folder)):
+            _try([path], campaign)
+    return campaign
 
 
 def _write(folder: Path, kind: str) -> Path:
@@ -107,7 +117,9 @@ def _decode(paths: list[Path], writing: Connection) -> None:
             wave = load_audio(path, RATE_HZ)
             answer = "ok" if np.isfinite(wave).all() and len(wave) else "not sound"
         except ResidualAudioError as error:
-            answer = "ok" if path.name in str(error) else f"does not name the file: {error}"
+            answer = (
+                "ok" if shown(path.name)[:200] in str(error) else f"does not name the file: {error}"
+            )
         except BaseException as error:
             answer = f"{type(error).__name__} {error}"
         writing.send(answer)
