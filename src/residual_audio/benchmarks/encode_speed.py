@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -187,7 +186,6 @@ def _measure(ours: _Ours, theirs: _Theirs, repeats: int, progress: Progress) -> 
         "batch_size": ours.batch,
         "threads": torch.get_num_threads(),
         "precision": ours.precision,
-        "load": round(os.getloadavg()[0], 1),
     }
 
 

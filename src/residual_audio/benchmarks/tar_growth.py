@@ -6,7 +6,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import resource
 import subprocess
 import sys
@@ -65,8 +64,6 @@ class TarGrowth(TypedDict):
     index: IndexSize
     ray_two_over_one: float | None
     """Speed of two Ray workers over that of one; only on free cores does it mean anything."""
-    cores: int
-    load: float
 
 
 def bench_tar_growth(
@@ -94,8 +91,6 @@ def bench_tar_growth(
         "flat": memory <= FLAT and seconds <= FLAT,
         "index": index,
         "ray_two_over_one": ratio,
-        "cores": os.cpu_count() or 1,
-        "load": round(os.getloadavg()[0], 1),
     }
 
 

@@ -65,7 +65,7 @@ def analyse(
         found = bench_analyse(n_clips, peer_heads, seed, progress)
         grown = bench_growth(sizes, seed, progress=progress) if growth else []
     if json:
-        print_json({**found, "growth": grown} if growth else found)
+        _print_measured({**found, "growth": grown} if growth else found)
         return
     what = f"{found['n_heads']} heads × {n_clips} clips, raw + projected"
     rows = [
@@ -133,7 +133,7 @@ def capture(
     with watching(json) as progress:
         found = bench_capture(rounds, threads, kind or KINDS, progress)
     if json:
-        print_json(found)
+        _print_measured(found)
         return
     rows = [[name, f"{share:+.1%}"] for name, share in found["cost"].items()]
     title = f"over a plain pass of {found['forward_s_per_clip']:.4f} s a clip"
@@ -257,7 +257,7 @@ def growth(
     with watching(json) as progress:
         found = bench_tar_growth([int(n) for n in clips.split(",")], index, ray, progress)
     if json:
-        print_json(found)
+        _print_measured(found)
     else:
         rows = [[f"{v:,}" for v in run.values()] for run in found["runs"]]
         print_table(list(found["runs"][0]), rows)
@@ -267,9 +267,28 @@ def growth(
         raise typer.Exit(1)
 
 
+@app.command("page")
+def page(
+    folder: Annotated[Path, typer.Argument(help="Folder of files that `bench … --json` printed.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Markdown file to write.")],
+) -> None:
+    """A page of all measured ratios, with machine, date and load."""
+    from residual_audio.benchmarks.speed_page import speed_page
+    from residual_audio.files import write_bytes
+
+    write_bytes(out, speed_page(folder).encode())
+    typer.echo(f"wrote {out}")
+
+
+def _print_measured(found: Mapping[str, Any]) -> None:
+    from residual_audio.benchmarks.speed_page import machine
+
+    print_json({**found, "machine": machine()})
+
+
 def _show(found: Mapping[str, Any], json: bool) -> None:
     if json:
-        print_json(found)
+        _print_measured(found)
         return
     cells = [[k, f"{v:.4g}" if isinstance(v, float) else v] for k, v in found.items()]
     print_table(["", ""], cells)

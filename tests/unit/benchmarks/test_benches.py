@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 from residual_audio.benchmarks import analyse_speed as battery_bench
 from residual_audio.benchmarks.kill import Survived
 from residual_audio.benchmarks.memory import growth
+from residual_audio.benchmarks.speed_page import machine, speed_page
 from residual_audio.benchmarks.tar_growth import bench_tar_growth
 from residual_audio.cli.app import build
+from residual_audio.errors import InputError
 
 runner = CliRunner()
 
@@ -76,3 +78,31 @@ def test_only_studies_that_the_guides_name_are_scripts() -> None:
     guides = "".join(path.read_text() for path in (project / "docs").glob("*.md"))
     for script in (project / "benchmarks").glob("*.py"):
         assert f"benchmarks/{script.name}" in guides
+
+
+def test_the_page_of_ratios_says_machine_date_and_load(tmp_path) -> None:
+    quiet = {"date": "2026-01-02", "processor": "P", "cores": 2, "load": 1.2}
+    (tmp_path / "a.json").write_text(
+        json.dumps({"ratio": 2.5, "precision": "bf16", "cosine_min": 0.9999, "machine": quiet})
+    )
+    (tmp_path / "b.json").write_text(
+        json.dumps({"ratio": 9.0, "memory_growth": 1.01, "machine": {**quiet, "load": 8.0}})
+    )
+    page = speed_page(tmp_path)
+    where = "P, 2 cores | 2026-01-02"
+    assert f"| `a.json` | whole job over the peer's (bf16) | 2.5 |  | {where} | 1.2 |" in page
+    assert "| 9 (busy) |" in page
+    assert "| 1.01 | ≤ 1.1 |" in page
+    (tmp_path / "c.json").write_text(json.dumps({"ratio": 2.0}))
+    with pytest.raises(InputError, match=r"'c.json' does not say on which machine"):
+        speed_page(tmp_path)
+    with pytest.raises(InputError, match="no result files"):
+        speed_page(tmp_path / "empty")
+    found = machine()
+    assert found["cores"] >= 1
+    assert found["processor"]
+
+
+def test_the_documented_page_is_what_its_files_say() -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    assert (docs / "performance.md").read_text() == speed_page(docs / "results" / "speed")
