@@ -94,5 +94,5 @@ def _rows(name: str, found: Any) -> list[str]:
         of_peer = key.endswith("ratio") or key == "ray_two_over_one"
         mark = " (busy)" if busy and of_peer else ""
         bits = f" ({found['precision']})" if "precision" in found and of_peer else ""
-        rows.append(f"| `{name}` | {what}{bits} | {value:.5g}{mark} | {aim} | {place} |")
+        rows.append(f"| `{name}` | {what}{bits} | {value:.7g}{mark} | {aim} | {place} |")
     return rows
