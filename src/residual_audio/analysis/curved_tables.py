@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from residual_audio.analysis.curvature import isomap, kept_by_bottleneck, kept_by_components
 from residual_audio.analysis.source import Source, clip_groups, each_site
 from residual_audio.errors import InputError
+from residual_audio.metrics.curved import isomap, kept_by_bottleneck, kept_by_components
 from residual_audio.metrics.validate import Array
 from residual_audio.progress import SILENT, Progress
 from residual_audio.table import Table, from_rows

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import residual_audio as ra
-from residual_audio.analysis.curvature import isomap, kept_by_bottleneck, kept_by_components
 from residual_audio.errors import InputError
+from residual_audio.metrics.curved import isomap, kept_by_bottleneck, kept_by_components
 
 
 def roll(rng: np.random.Generator, n: int, bend: float) -> np.ndarray:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from residual_audio.errors import InputError
 from residual_audio.metrics.validate import Array
@@ -69,52 +68,62 @@ def kept_by_bottleneck(
     learns only what is curved.
     """
     mean, scale = x[train].mean(0), float(x[train].std()) or 1.0
-    z = torch.tensor((x - mean) / scale, dtype=torch.float32)
-    inside = torch.zeros(len(x), dtype=torch.bool)
-    inside[torch.as_tensor(train)] = True
-    axes = torch.linalg.svd(z[inside], full_matrices=False)[2]
-    rest = z[~inside].double().numpy()
+    z = (np.asarray(x, np.float64) - mean) / scale
+    fit, rest = z[train], np.delete(z, train, axis=0)
+    axes = np.linalg.svd(fit, full_matrices=False)[2]
     out = []
     for k in ks:
-        model = _fit(z[inside], axes[:k], n_steps, seed)
-        with torch.no_grad():
-            out.append(1 - _lost(rest, model(z[~inside]).double().numpy()))
+        weights = _fit(fit, axes[:k], n_steps, np.random.default_rng(seed))
+        out.append(1 - _lost(rest, _forward(rest, axes[:k], weights)[-1]))
     return np.array(out)
 
 
-class _Bottleneck(torch.nn.Module):
-    """x → U x + f(x) → Uᵀ h + g(h): PCA, and what bends it."""
-
-    def __init__(self, axes: torch.Tensor) -> None:
-        super().__init__()
-        k, d = axes.shape
-        self.axes = axes
-        self.bend_in = torch.nn.Sequential(
-            torch.nn.Linear(d, 4 * d), torch.nn.GELU(), torch.nn.Linear(4 * d, k)
-        )
-        self.bend_out = torch.nn.Sequential(
-            torch.nn.Linear(k, 4 * d), torch.nn.GELU(), torch.nn.Linear(4 * d, d)
-        )
-        for part in (self.bend_in[2], self.bend_out[2]):
-            torch.nn.init.zeros_(part.weight)  # type: ignore[arg-type]
-            torch.nn.init.zeros_(part.bias)  # type: ignore[arg-type]
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        middle = x @ self.axes.T + self.bend_in(x)
-        bent: torch.Tensor = middle @ self.axes + self.bend_out(middle)
-        return bent
+def _forward(x: Array, axes: Array, weights: Sequence[Array]) -> tuple[Array, ...]:
+    """m = x Uᵀ + tanh(x A) B, then y = m U + tanh(m C) D: PCA, and what bends it."""
+    a, b, c, d = weights
+    first = np.tanh(_one(x) @ a)
+    middle = x @ axes.T + first @ b
+    second = np.tanh(_one(middle) @ c)
+    return first, middle, second, middle @ axes + second @ d
 
 
-def _fit(x: torch.Tensor, axes: torch.Tensor, n_steps: int, seed: int) -> _Bottleneck:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = _Bottleneck(axes)
-    descent = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=1e-2)
-    for _ in range(n_steps):
-        descent.zero_grad()
-        ((model(x) - x) ** 2).mean().backward()  # type: ignore[no-untyped-call]
-        descent.step()
-    return model
+def _fit(x: Array, axes: Array, n_steps: int, rng: np.random.Generator) -> list[Array]:
+    """Adam on the squared error of all points; B and D begin at 0, so that it begins as PCA."""
+    k, width = axes.shape
+    hidden = 4 * width
+    weights = [
+        rng.normal(size=(width + 1, hidden)) / np.sqrt(width),
+        np.zeros((hidden, k)),
+        rng.normal(size=(k + 1, hidden)) / np.sqrt(k),
+        np.zeros((hidden, width)),
+    ]
+    m, v = ([np.zeros_like(w) for w in weights] for _ in range(2))
+    for step in range(1, n_steps + 1):
+        slopes = _slopes(x, axes, weights)
+        for i, g in enumerate(slopes):
+            m[i] = 0.9 * m[i] + 0.1 * g
+            v[i] = 0.999 * v[i] + 0.001 * g * g
+            move = m[i] / (1 - 0.9**step) / (np.sqrt(v[i] / (1 - 0.999**step)) + 1e-8)
+            weights[i] = weights[i] - 3e-3 * (move + 1e-2 * weights[i])
+    return weights
+
+
+def _slopes(x: Array, axes: Array, weights: Sequence[Array]) -> list[Array]:
+    """Derivatives of the mean squared error, by hand."""
+    _, b, c, d = weights
+    first, middle, second, y = _forward(x, axes, weights)
+    error = 2 * (y - x) / x.size
+    at_second = (error @ d.T) * (1 - second**2)
+    at_middle = error @ axes.T + at_second @ c[:-1].T
+    at_first = (at_middle @ b.T) * (1 - first**2)
+    return [
+        _one(x).T @ at_first, first.T @ at_middle, _one(middle).T @ at_second, second.T @ error,
+    ]  # fmt: skip
+
+
+def _one(x: Array) -> Array:
+    """A column of ones beside it."""
+    return np.concatenate([x, np.ones((len(x), 1))], axis=1)
 
 
 def _lost(x: Array, back: Array) -> float:
