@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from residual_audio.surface.adapted_pairs import adapt_pairs as adapt_pairs
     from residual_audio.surface.atlas_view import atlas as atlas
     from residual_audio.surface.clap_embedder import ClapEmbedder as ClapEmbedder
+    from residual_audio.surface.classified import classify as classify
     from residual_audio.surface.compared import compare_runs as compare_runs
     from residual_audio.surface.fitted import Adapted as Adapted
     from residual_audio.surface.fitted import adapt as adapt
@@ -42,11 +43,13 @@ if TYPE_CHECKING:
     from residual_audio.surface.inside import ablate as ablate
     from residual_audio.surface.inside import analyse as analyse
     from residual_audio.surface.measured import evaluate as evaluate
-    from residual_audio.surface.measured import probe as probe
     from residual_audio.surface.model import Model as Model
     from residual_audio.surface.model import load_model as load_model
     from residual_audio.surface.patching import patching as patching
     from residual_audio.surface.patching import time_map as time_map
+    from residual_audio.surface.probed import ModelCards as ModelCards
+    from residual_audio.surface.probed import compare as compare
+    from residual_audio.surface.probed import probe as probe
     from residual_audio.surface.runs import Run as Run
     from residual_audio.surface.runs import extract as extract
     from residual_audio.surface.token_stream import token_stream as token_stream
@@ -76,6 +79,7 @@ _WHERE = {
     "LinearProbe": "residual_audio.adaptation.methods.linear_probe",
     "LoRA": "residual_audio.adaptation.methods.low_rank",
     "Model": "residual_audio.surface.model",
+    "ModelCards": "residual_audio.surface.probed",
     "ResiDual": "residual_audio.adaptation.methods.residual",
     "ResidualAudioError": "residual_audio.errors",
     "Result": "residual_audio.types",
@@ -91,6 +95,8 @@ _WHERE = {
     "adapt_pairs": "residual_audio.surface.adapted_pairs",
     "analyse": "residual_audio.surface.inside",
     "atlas": "residual_audio.surface.atlas_view",
+    "classify": "residual_audio.surface.classified",
+    "compare": "residual_audio.surface.probed",
     "compare_runs": "residual_audio.surface.compared",
     "evaluate": "residual_audio.surface.measured",
     "extract": "residual_audio.surface.runs",
@@ -102,7 +108,7 @@ _WHERE = {
     "open_store": "residual_audio.store",
     "patch": "residual_audio.passes.edits",
     "patching": "residual_audio.surface.patching",
-    "probe": "residual_audio.surface.measured",
+    "probe": "residual_audio.surface.probed",
     "save_gains": "residual_audio.reweight.gain_files",
     "scale": "residual_audio.passes.edits",
     "time_map": "residual_audio.surface.patching",

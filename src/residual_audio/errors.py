@@ -43,3 +43,7 @@ class MissingExtraError(ResidualAudioError):
             f"{purpose} needs the package '{package}'. "
             f"Install it with: pip install 'residual-audio[{extra}]'"
         )
+
+
+class Remark(UserWarning):
+    """What a reader should know about a result that is there all the same."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from residual_audio.drawing import Pictured
 from residual_audio.errors import InputError, MissingExtraError
 from residual_audio.files import harmless
 
@@ -28,7 +29,7 @@ _FORMULA = ("=", "+", "-", "@")
 
 
 @dataclass(frozen=True, repr=False)
-class Table:
+class Table(Pictured):
     """Columns in order; numbers are float64 (NaN = no value), the rest text or integers."""
 
     name: str

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from residual_audio.drawing import Pictured
 from residual_audio.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -321,7 +322,7 @@ class Score:
 
 
 @dataclass(frozen=True, repr=False)
-class Result:
+class Result(Pictured):
     """What one task found for one model on one data set: one JSON file.
 
     >>> Result("zero-shot", "nano", "esc50", "all", (Score("top1", 0.8, 0.7, 0.9, 40, 0.02),))

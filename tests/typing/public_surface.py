@@ -66,3 +66,11 @@ def nouns() -> None:
 
 def causes(model: ra.Model, a: Path, b: Path) -> None:
     print(ra.patching(model, a, b, units="s3.*.h0"), ra.time_map(model, a, "a dog"))
+
+
+def words(model: ra.Model, files: list[Path], sounds: ra.Dataset) -> None:
+    labels: ra.Table = ra.classify(model, files, ["a dog", "rain"])
+    cards: ra.ModelCards = ra.compare([model, "nano"], sounds, limit=40)
+    labels.plot("score").savefig("labels.png")
+    ra.evaluate(model, sounds, sample=40).plot("top1")
+    print(cards.table, model.run(files, keep="s2.b5.h11").plot("s2.b5.h11", clip=0))

@@ -11,6 +11,7 @@ import torch
 
 from residual_audio.capture.keep import SITE_POINTS, STAGE_POINTS
 from residual_audio.capture.tokens import grid_order
+from residual_audio.drawing import Pictured
 from residual_audio.errors import InputError, ModelError
 from residual_audio.table import Table, from_rows
 from residual_audio.types import FloatArray, Head
@@ -27,7 +28,7 @@ Point = Literal["stream", "maps", "end", "scale"]
 
 
 @dataclass(frozen=True, repr=False)
-class Cache:
+class Cache(Pictured):
     """Clips that a model has heard, and what was asked to be kept of them.
 
     >>> import numpy as np, residual_audio as ra

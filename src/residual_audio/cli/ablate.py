@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.inputs import load_passes_of
+from residual_audio.cli.inputs import given_run
 from residual_audio.cli.output import print_json, show_table
 from residual_audio.cli.terminal import watching
 
@@ -58,19 +58,16 @@ def run(
     Writes tables/ablation_*.csv below RUN. Only `direct` works from the store alone; the others
     run the encoder again and need --root for data sets that are files.
     """
-    from residual_audio.ablation.ablation import AblationSettings, ablate
-    from residual_audio.ablation.interventions import METHODS, Way, interventions_on
+    from residual_audio.ablation.ablation import AblationSettings
+    from residual_audio.ablation.interventions import METHODS, Way
     from residual_audio.errors import InputError
-    from residual_audio.judge.of_store import rows_of
     from residual_audio.report.write import write_tables
-    from residual_audio.store import open_store
+    from residual_audio.surface.inside import ablation_study
 
     methods = method or ["direct"]
     for name in methods:
         if name not in METHODS:
             raise InputError(f"'{name}' is no method: use {', '.join(METHODS)}")
-    store = open_store(run)
-    rows = rows_of(store, fold, limit)
     settings = AblationSettings(
         levels=unit or ["head", "attention", "mlp", "stage"],
         methods=methods,  # type: ignore[arg-type]
@@ -78,15 +75,23 @@ def run(
         curves=curves,
         pairs=pairs,
     )
+    given = given_run(run, root, data_option)
     with watching(quiet or json) as progress:
-        passes = None
-        if set(methods) != {"direct"}:
-            passes = load_passes_of(store, rows, model, root, data_option, device, progress)
-        given = interventions_on(store, rows, by, passes)
-        tables = ablate(given, settings, progress)
+        tables = ablation_study(
+            given,
+            settings,
+            model=model,
+            folds=fold,
+            limit=limit,
+            by=by,
+            device=device,
+            progress=progress,
+        )
     written = write_tables(run, tables)
     if json:
-        print_json({"n_clips": len(given.rows), "files": [str(p.name) for p in written]})
+        rows = given.rows(fold, limit)
+        n = len(given) if rows is None else len(rows)
+        print_json({"n_clips": n, "files": [p.name for p in written]})
         return
     if not quiet:
         _show(tables)

@@ -99,18 +99,18 @@ def _of_store(
     quiet: bool,
     space: Literal["raw", "projected", "joint"],
 ) -> Analysis:
-    from residual_audio.analysis.analysis import Options, analyse
-    from residual_audio.analysis.regimes import in_space, parts_in
-    from residual_audio.store import open_store
+    from residual_audio.surface.inside import analyse
 
-    options = Options.of(_names(metrics), _names(units), labels, seed)
-    store = open_store(run)
     with watching(quiet) as progress:
-        return analyse(in_space(store, space), parts_in(options, space), progress)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+        return analyse(
+            run,
+            metrics,
+            space=space,
+            units=units,
+            labels=labels,
+            seed=seed,
+            progress=progress,
+        )
 
 
 def _report(analysis: Analysis, written: list[Path], folder: Path, json: bool, quiet: bool) -> None:

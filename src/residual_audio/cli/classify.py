@@ -10,6 +10,7 @@ import typer
 from residual_audio.cli import options
 from residual_audio.cli.inputs import load_model_with
 from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.scores import name_clips
 
 
 def run(
@@ -27,21 +28,20 @@ def run(
     json: options.Json = False,
 ) -> None:
     """Score FILES against free-text labels; scores of a file sum to 1 over the labels."""
-    from residual_audio.errors import InputError
-    from residual_audio.evaluation.classify import classify
     from residual_audio.passes.loop import Hearing
+    from residual_audio.surface.classified import classify_each
 
-    names = [label.strip() for label in labels.split(",") if label.strip()]
-    if not names:
-        raise InputError(f"--labels '{labels}' holds no label: write e.g. --labels \"dog,rain\"")
+    how = Hearing(long, batch_size)
     loaded = load_model_with(model, device, gains)
-    found = classify(loaded, files, names, template, Hearing(long, batch_size))
+    found = classify_each(loaded, files, labels, template=template, how=how)
+    odd = {str(files[place]): why for place, why in found.remarks.items()}
     answers = [(files[place], scores) for place, scores in found.labels.items()]
     failed = [(files[place], reason) for place, reason in found.skipped.items()]
     if json:
         print_json(
             [
                 {"file": str(file), "labels": [{"label": n, "score": s} for n, s in scores]}
+                | ({"odd": odd[str(file)]} if str(file) in odd else {})
                 for file, scores in answers
             ]
             + [{"file": str(file), "error": reason} for file, reason in failed]
@@ -56,5 +56,6 @@ def run(
             print_table(["file", "label", "score"], rows)
         for _, reason in failed:
             typer.echo(f"skipped: {reason}", err=True)
+        name_clips("odd", odd)
     if failed:
         raise typer.Exit(3 if answers else 1)

@@ -44,14 +44,12 @@ def run(
     and a model that tells nothing apart is right throughout as often as wrong throughout: both are
     printed, with a sign test. The one-sided variants look at the first caption and sound only.
     """
-    from residual_audio.embeddings.embedder import EmbeddingSettings
     from residual_audio.errors import InputError
-    from residual_audio.evaluation.composition import evaluate_compa
     from residual_audio.evaluation.differences import paired_differences
     from residual_audio.results import result_to_dict, write_result
+    from residual_audio.surface.measured import evaluate
 
     sets = []
-    part = inputs.ClipChoice(None, limit, sample, seed)
     if root and not dataset:
         raise InputError("--root needs to know what lies there: -d compa-order or compa-attribute")
     dataset = dataset or ["synthetic"]
@@ -65,25 +63,29 @@ def run(
             if "n_clips" not in own:
                 sides = 3 if "triplets=true" in given else 2
                 given.append(f"n_clips={sides * items}")
-            sets += inputs.load_datasets(["synthetic"], None, given, part)
+            sets += inputs.load_datasets(["synthetic"], None, given)
     real = [name for name in dataset if name != "synthetic"]
     if real:
-        sets += inputs.load_datasets(real, root, data_option, part)
-    how = EmbeddingSettings(long, batch_size, cache=not no_cache)
+        sets += inputs.load_datasets(real, root, data_option)
+    found_gains = inputs.read_gains(gains)
     results, paths = [], []
-    for loaded in inputs.load_models(model, device, gains):
-        for data, split in sets:
-            with watching(quiet or json) as progress:
-                found = evaluate_compa(
+    for loaded in inputs.load_models(model, device):
+        for data in sets:
+            with watching(quiet or json) as progress, inputs.noting():
+                found = evaluate(
                     loaded,
                     data,
-                    split=split,
+                    task="compa",
+                    gains=found_gains,
+                    limit=limit,
+                    sample=sample,
+                    long=long,
+                    batch_size=batch_size,
+                    cache=not no_cache,
                     seed=seed,
                     n_resamples=resamples,
-                    embedding=how,
                     progress=progress,
                 )
-            found = inputs.adapted(found, gains, data)
             results.append(found)
             paths.append(write_result(found, out, items=log_items))
     differences = paired_differences(results, seed=seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +13,7 @@ from residual_audio.cli.scores import shown
 from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
-    from residual_audio.geometry.cards import ModelCard
-    from residual_audio.geometry.clouds import Clouds
+    from residual_audio.surface.probed import ModelCards
 
 
 def run(
@@ -41,78 +39,48 @@ def run(
     quiet: options.Quiet = False,
 ) -> None:
     """Text anisotropy, alignment or audio collapse? By rule, from scale-free numbers."""
-    from residual_audio.embeddings.embedder import EmbeddingSettings
-    from residual_audio.embeddings.prompts import find_prompts
     from residual_audio.files import write_json
-    from residual_audio.geometry.cards import compare
-    from residual_audio.geometry.cloud_sources import clouds_of_model
-    from residual_audio.provenance import collect
+    from residual_audio.surface.probed import compare
 
-    ((data, split),) = inputs.load_datasets(
-        [options.name_dataset(dataset, root)],
-        [root] if root else None,
-        data_option,
-        inputs.ClipChoice(fold, limit, sample, seed),
-    )
-    chosen = find_prompts(prompts or ["dataset"], data.template)
-    how = EmbeddingSettings(long, batch_size, cache=not no_cache)
-    clouds = []
-    for loaded in inputs.load_models(models, device):
-        with watching(quiet or json) as progress:
-            clouds.append(
-                clouds_of_model(
-                    loaded,
-                    data,
-                    chosen,
-                    split=split,
-                    embedding=how,
-                    progress=progress,
-                )
-            )
-    cards = compare(clouds, seed=seed)
-    document = {
-        "dataset": data.name,
-        "split": split,
-        "cards": [
-            asdict(card)
-            | {
-                "verdict": card.verdict,
-                "findings": [{"what": what, "why": why} for what, why in card.findings],
-            }
-            for card in cards
-        ],
-        "provenance": collect(
-            dataset=data, seed=seed, models=[c.provenance.get("model") for c in clouds]
-        ),
-    }
+    named = [options.name_dataset(dataset, root)]
+    (data,) = inputs.load_datasets(named, [root] if root else None, data_option)
+    with watching(quiet or json) as progress:
+        found = compare(
+            inputs.load_models(models, device),
+            data,
+            prompts=prompts or ["dataset"],
+            folds=fold,
+            limit=limit,
+            sample=sample,
+            long=long,
+            batch_size=batch_size,
+            cache=not no_cache,
+            seed=seed,
+            progress=progress,
+        )
+    document = found.document()
     if out is not None:
         write_json(out, document)
     if json:
         print_json(document)
         return
-    _print_cards(cards)
-    for note in dict.fromkeys(_note(cloud) for cloud in clouds):
-        if note:
-            typer.echo(f"note: {note}", err=True)
+    _print_cards(found)
+    for note in found.remarks:
+        typer.echo(f"note: {note}", err=True)
 
 
-def _note(cloud: Clouds) -> str:
-    note = (cloud.provenance.get("heard_before") or {}).get("note")
-    return f"{cloud.model} on {cloud.dataset}: {note}" if note else ""
-
-
-def _print_cards(cards: list[ModelCard]) -> None:
-    """One row a number, one column a model, and how far each is from the first."""
-    first, *others = cards
+def _print_cards(found: ModelCards) -> None:
+    """The table of the function, with verdicts first."""
+    first, *others = found.cards
     rows = [["verdict", first.verdict, *(cell for card in others for cell in (card.verdict, ""))]]
-    for name, value in first.numbers.items():
-        cells = []
-        for card in others:
-            number = card.numbers[name]
-            cells += [shown(number), "–" if number != number else f"{number - value:+.3f}"]
-        rows.append([name, shown(value), *cells])
+    for name, value, *rest in zip(*found.table.columns.values(), strict=True):
+        away = [
+            shown(cell) if i % 2 == 0 else "–" if cell != cell else f"{cell:+.3f}"
+            for i, cell in enumerate(rest)
+        ]
+        rows.append([name, shown(value), *away])
     names = [cell for card in others for cell in (card.model, f"− {first.model}")]
-    print_table(["", first.model, *names], rows, f"on {first.dataset}")
-    for card in cards:
+    print_table(["", first.model, *names], rows, f"on {found.dataset}")
+    for card in found.cards:
         for what, why in card.findings:
             typer.echo(f"{card.model}: {what}: {why}")

@@ -10,6 +10,7 @@ import typer
 from residual_audio.cli import options
 from residual_audio.cli.inputs import load_model_with
 from residual_audio.cli.output import print_json
+from residual_audio.cli.scores import name_clips
 from residual_audio.cli.terminal import watching
 
 
@@ -41,10 +42,13 @@ def run(
     with watching(quiet or json) as progress:
         found = embed_files(loaded, files, out, Hearing(long, batch_size), progress=progress)
     if json:
-        print_json({"out": str(out), "n": len(found.files), "skipped": found.skipped})
+        print_json(
+            {"out": str(out), "n": len(found.files), "skipped": found.skipped, "odd": found.remarks}
+        )
     else:
         for file, reason in found.skipped.items():
             typer.echo(f"skipped {file}: {reason}", err=True)
+        name_clips("odd", found.remarks)
         typer.echo(f"wrote {len(found.files)} × {loaded.joint_dim} vectors to {out}")
     if found.skipped:
         raise typer.Exit(3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -52,34 +52,32 @@ def run(
     Zero-shot: top-1, top-5, macro-F1, mAP, calibration. Retrieval: R@1/5/10, mAP@10 and median
     rank in both directions. Intervals resample groups of recordings, not clips.
     """
-    from residual_audio.embeddings.embedder import EmbeddingSettings
-    from residual_audio.embeddings.prompts import find_prompts
     from residual_audio.evaluation.differences import paired_differences
-    from residual_audio.evaluation.retrieval import evaluate_retrieval
-    from residual_audio.evaluation.zero_shot import evaluate_zero_shot
     from residual_audio.results import result_to_dict, write_result
+    from residual_audio.surface.measured import evaluate
 
-    sets = inputs.load_datasets(
-        dataset, root, data_option, inputs.ClipChoice(fold, limit, sample, seed)
-    )
-    how = EmbeddingSettings(long, batch_size, cache=not no_cache)
+    sets = inputs.load_datasets(dataset, root, data_option)
+    found_gains = inputs.read_gains(gains)
     results, paths = [], []
-    for loaded in inputs.load_models(model, device, gains):
-        for data, split in sets:
-            with watching(quiet or json) as progress:
-                common: dict[str, Any] = {
-                    "split": split,
-                    "seed": seed,
-                    "n_resamples": resamples,
-                    "embedding": how,
-                    "progress": progress,
-                }
-                if task == "zero-shot":
-                    chosen = find_prompts(prompts or ["dataset"], data.template)
-                    found = evaluate_zero_shot(loaded, data, chosen, **common)
-                else:
-                    found = evaluate_retrieval(loaded, data, **common)
-            found = inputs.adapted(found, gains, data, fold or ())
+    for loaded in inputs.load_models(model, device):
+        for data in sets:
+            with watching(quiet or json) as progress, inputs.noting():
+                found = evaluate(
+                    loaded,
+                    data,
+                    task=task,
+                    gains=found_gains,
+                    prompts=prompts or ["dataset"],
+                    folds=fold,
+                    limit=limit,
+                    sample=sample,
+                    long=long,
+                    batch_size=batch_size,
+                    cache=not no_cache,
+                    seed=seed,
+                    n_resamples=resamples,
+                    progress=progress,
+                )
             results.append(found)
             paths.append(write_result(found, out, items=log_items))
     differences = paired_differences(results, seed=seed)

@@ -104,8 +104,8 @@ def run(
         plan_parts,
     )
     from residual_audio.extraction.extract_settings import ExtractOptions
-    from residual_audio.extraction.extraction import extract
     from residual_audio.extraction.summary import summarise
+    from residual_audio.surface.runs import extract
 
     if plan + finish + (part is not None) > 1:
         raise InputError("give one of --plan, --part and --finish: they are three steps")
@@ -134,16 +134,19 @@ def run(
         _print_plan(plan_parts(model, data, out, **how), out, json)
         return
     with watching(quiet or json) as progress:
+        source = RunSource(whole.name, root, {**parse_name(name)[1], **given})
         if part is not None:
             made = extract_part(model, data, out, RunPart.parse(part), progress=progress, **how)
         elif finish:
             found = finish_parts(model, data, out, **how)
+            remember_source(out, source)
         else:
-            found = extract(model, data, out, progress=progress, **how)
+            extracted = extract(model, data, out, source=source, progress=progress, **how)
+            assert extracted.extraction is not None
+            found = extracted.extraction
     if part is not None:
         _print_part(made, part, json)
         return
-    remember_source(out, RunSource(whole.name, root, {**parse_name(name)[1], **given}))
     summary = summarise(found, out)
     if json:
         print_json(summary)

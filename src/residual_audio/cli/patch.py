@@ -69,18 +69,15 @@ def run(
     An effect of 0 leaves the corrupt clip as it was, 1 makes it the clean one. Writes
     tables/patching_*.csv, figures and a result file below --out. Stopped, the same command goes on.
     """
-    from residual_audio import provenance
     from residual_audio.errors import InputError
-    from residual_audio.models.registry import load_model
-    from residual_audio.passes.loop import Hearing
-    from residual_audio.patching.exchanges import exchanges_of_pairs
     from residual_audio.patching.interchange import METHODS, ExchangeWay
     from residual_audio.patching.sets import SetSearch
-    from residual_audio.patching.study import TIME_UNITS, PatchStudy, patch_study
+    from residual_audio.patching.study import TIME_UNITS, PatchStudy
     from residual_audio.report.figures import draw_all
     from residual_audio.report.write import write_tables
     from residual_audio.results import write_result
-    from residual_audio.types import Result
+    from residual_audio.surface.model import load_model
+    from residual_audio.surface.pair_study import patching_study
 
     methods = method or ["exact"]
     for one in methods:
@@ -92,8 +89,7 @@ def run(
     name = dataset or "synthetic"
     if name == "synthetic" and not any(o.startswith("kind=") for o in given_options):
         given_options.append("kind=order")
-    part = inputs.ClipChoice(None, limit, None, seed)
-    data, split = inputs.load_datasets([name], [root] if root else None, given_options, part)[0]
+    (data,) = inputs.load_datasets([name], [root] if root else None, given_options)
     ways = [
         ExchangeWay(one, path, _seconds(between), batch_size, min_gap)  # type: ignore[arg-type]
         for one in methods
@@ -108,29 +104,21 @@ def run(
     )
     loaded = load_model(model, device)
     with watching(quiet or json) as progress:
-        given = exchanges_of_pairs(loaded, data, measure, Hearing(long), progress)
-        found = patch_study(given, study, keep=out / "patching", progress=progress)
+        found = patching_study(
+            loaded,
+            data,
+            study,
+            measure=measure,
+            limit=limit,
+            long=long,
+            keep=out / "patching",
+            progress=progress,
+        )
     written = write_tables(out, found.tables)
-    result = Result(
-        task="patching",
-        model=provenance.model_label(loaded),
-        dataset=data.name,
-        split=split,
-        scores=found.scores(seed),
-        details={
-            "notes": {table.name: list(table.notes) for table in found.tables},
-            "agreement": [
-                r for t in found.tables if t.name == "patching_agreement" for r in t.rows()
-            ],
-            "left_out": found.runs[0].left_out(),
-            "skipped": dict(given.skipped),
-        },
-        provenance=provenance.collect(model=loaded, dataset=data, seed=seed, measure=measure),
-    )
-    written.append(write_result(result, out / "results"))
+    written.append(write_result(found.result, out / "results"))
     written += draw_all(out, ["patching_heads", "patching_sets", "patching_time"])
     if json:
-        print_json({"n_exchanges": len(given), "files": [p.name for p in written]})
+        print_json({"n_exchanges": found.n_exchanges, "files": [p.name for p in written]})
     else:
         shown = ["unit", "effect", "effect_low", "effect_high", "effect_by_gap", "p", "q", "n"]
         for table in found.tables:
@@ -141,9 +129,9 @@ def run(
             elif table.name in ("patching_agreement", "patching_sets", "patching_time"):
                 show_table(table, list(table.columns))
         typer.echo(f"{len(written)} files below {out}")
-    for clip, why in list(given.skipped.items())[:5]:
+    for clip, why in list(found.skipped.items())[:5]:
         typer.echo(f"skipped: {clip}: {why}", err=True)
-    if given.skipped:
+    if found.skipped:
         raise typer.Exit(3)
 
 

@@ -15,7 +15,6 @@ from residual_audio.cli.scores import shown
 from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
-    from residual_audio.geometry.clouds import Clouds
     from residual_audio.types import Result
 
 
@@ -81,43 +80,36 @@ def measure(
     RankMe, effective rank, TwoNN, MLE, residual energy, modality gap, uniformity, alignment,
     hubness; intervals from half-samples of the groups.
     """
-    from residual_audio.embeddings.embedder import EmbeddingSettings
-    from residual_audio.embeddings.prompts import find_prompts
     from residual_audio.errors import InputError
-    from residual_audio.geometry.cloud_sources import (
-        clouds_of_files,
-        clouds_of_model,
-        clouds_of_run,
-    )
     from residual_audio.geometry.probes import probe_matched
     from residual_audio.results import result_to_dict, write_result
+    from residual_audio.surface.probed import clouds_of, model_clouds
 
     files = list(sources or [])
     if text and len(text) != len(files):
         raise InputError(f"{len(files)} audio files and {len(text)} --text files do not pair up")
     if gains is not None and not (model or dataset or root):
         raise InputError("--gains act while a model embeds: give --model and --dataset with them")
-    how = EmbeddingSettings(long, batch_size, cache=not no_cache)
-    clouds: list[Clouds] = []
-    for i, source in enumerate(files):
-        if source.is_dir():
-            clouds.append(clouds_of_run(source))
-        else:
-            clouds.append(clouds_of_files(source, text[i] if text else None))
+    clouds = [clouds_of(one, text[i] if text else None) for i, one in enumerate(files)]
     if model or dataset or root:
-        part = inputs.ClipChoice(fold, limit, sample, seed)
-        sets = inputs.load_datasets(dataset, root, data_option, part)
-        for loaded in inputs.load_models(model or ["nano"], device, gains):
-            for data, split in sets:
-                chosen = find_prompts(prompts or ["dataset"], data.template)
+        sets = inputs.load_datasets(dataset, root, data_option)
+        found_gains = inputs.read_gains(gains)
+        for loaded in inputs.load_models(model or ["nano"], device):
+            for data in sets:
                 with watching(quiet or json) as progress:
                     clouds.append(
-                        clouds_of_model(
+                        model_clouds(
                             loaded,
                             data,
-                            chosen,
-                            split=split,
-                            embedding=how,
+                            gains=found_gains,
+                            prompts=prompts or ["dataset"],
+                            folds=fold,
+                            limit=limit,
+                            sample=sample,
+                            long=long,
+                            batch_size=batch_size,
+                            cache=not no_cache,
+                            seed=seed,
                             progress=progress,
                         )
                     )

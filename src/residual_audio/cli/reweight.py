@@ -10,7 +10,7 @@ import typer
 
 from residual_audio.cli import options, reweight_studies
 from residual_audio.cli.groups import Group
-from residual_audio.cli.inputs import load_passes_of
+from residual_audio.cli.inputs import given_run
 from residual_audio.cli.output import print_json, print_table, show_table
 from residual_audio.cli.terminal import watching
 
@@ -72,18 +72,13 @@ def compare(
     A comparison of some methods or folds has tables of its own (RUN/tables/adapted_….csv) and
     leaves those of the whole as they are.
     """
-    from residual_audio.adaptation.adapted import AdaptSettings, adapt
-    from residual_audio.judge.of_store import rows_of
+    from residual_audio.adaptation.adapted import AdaptSettings
+    from residual_audio.report.write import write_tables
     from residual_audio.results import write_result
     from residual_audio.reweight.gain_files import save_gains
-    from residual_audio.store import open_store
+    from residual_audio.surface.fitted import compare_methods
 
-    store = open_store(run)
     with watching(quiet or json) as progress:
-        passes = None
-        if network:
-            rows = rows_of(store, fold)
-            passes = load_passes_of(store, rows, model, root, data_option, device, progress)
         settings = AdaptSettings(
             folds=tuple(fold or ()),
             n_folds=folds,
@@ -97,15 +92,15 @@ def compare(
             cost=tuple(cost or ()),
             draws=draws,
         )
-        found = adapt(
-            store,
+        found = compare_methods(
+            given_run(run, root, data_option),
             settings,
-            ensemble=_ensemble(store, ensemble, model, device) if ensemble else None,
-            passes=passes,
+            model=model,
+            network=network,
+            ensemble=ensemble,
+            device=device,
             progress=progress,
         )
-    from residual_audio.report.write import write_tables
-
     written = write_tables(run, found.tables)
     written.append(write_result(found.result, run / "results"))
     for name, gains in found.gain_files.items():
@@ -120,14 +115,6 @@ def compare(
         lost = ["lost", "lost_error"] if keep or cost else []
         show_table(found.tables[0], [*columns, *edit, *lost, "seconds"])
     typer.echo(f"{len(written)} files below {run}")
-
-
-def _ensemble(store: Any, name: str, model: str | None, device: str) -> Any:
-    from residual_audio.embeddings.prompts import embed_classes, find_prompts
-    from residual_audio.models.registry import load_model
-
-    loaded = load_model(model or store.model_info.name, device)
-    return embed_classes(loaded, store.classes, find_prompts(name, store.template))
 
 
 @app.command("fit")
@@ -202,16 +189,13 @@ def fit(
     """
     from dataclasses import replace
 
-    from residual_audio.adaptation.adapted import fit_whole
     from residual_audio.adaptation.methods.residual import NETWORK, ResiDual
-    from residual_audio.judge.of_store import rows_of
     from residual_audio.reweight.axes import Components
     from residual_audio.reweight.edit_size import edit_size
     from residual_audio.reweight.gain_files import save_gains
-    from residual_audio.reweight.gains import blend, moved, n_gains
-    from residual_audio.store import open_store
+    from residual_audio.reweight.gains import moved, n_gains
+    from residual_audio.surface.fitted import fit_gains
 
-    store = open_store(run)
     wanted = tuple(int(s) for s in stages.split(",")) if stages else None
     parts = Components.parse(components)
     changes: dict[str, Any] = {
@@ -235,13 +219,16 @@ def fit(
         settings=replace(NETWORK, **changes),
     )
     with watching(quiet or json) as progress:
-        passes = None
-        if path == "network":
-            rows = rows_of(store, fold)
-            passes = load_passes_of(store, rows, model, root, data_option, device, progress)
-        progress.step("fitting gains")
-        found = fit_whole(store, how, folds=fold, seed=seed, passes=passes)
-    found = blend(found, blended)
+        found = fit_gains(
+            given_run(run, root, data_option),
+            how,
+            model=model,
+            folds=fold,
+            seed=seed,
+            amount=blended,
+            device=device,
+            progress=progress,
+        )
     written = save_gains(found, out)
     size = edit_size(found)
     if json:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.inputs import load_passes_of
+from residual_audio.cli.inputs import given_run
 from residual_audio.cli.output import print_json, print_table, show_table
 from residual_audio.cli.terminal import watching
 
@@ -76,16 +76,13 @@ def retention(
     part: RUN/tables/retention_network.csv and pruning.csv.
     """
     from residual_audio.adaptation.smaller import retain_and_prune
-    from residual_audio.judge.of_store import rows_of
     from residual_audio.report.write import write_tables
-    from residual_audio.store import open_store
 
-    store = open_store(run)
-    rows = rows_of(store, fold)
+    given = given_run(run, root, data_option)
     with watching(quiet or json) as progress:
-        passes = load_passes_of(store, rows, model, root, data_option, device, progress)
+        passes = given.passes(model, given.rows(fold), progress, device)
         tables = retain_and_prune(
-            store,
+            given.store,
             passes,
             folds=fold,
             n_folds=folds,
@@ -160,20 +157,18 @@ def transfer(
     """What gains bring, or cost, on data they were not fitted on."""
     from residual_audio.adaptation.problem import problem_of
     from residual_audio.adaptation.transfer import transfer as apply
-    from residual_audio.judge.of_store import rows_of
     from residual_audio.reweight.gain_files import load_gains
-    from residual_audio.store import open_store
 
     loaded = load_gains(gains)
     rows = []
     for run in runs:
-        store = open_store(run)
-        clips = rows_of(store, fold)
+        given = given_run(run, root, data_option)
+        clips = given.rows(fold)
         passes = None
         if loaded.path == "network":
             with watching(json) as progress:
-                passes = load_passes_of(store, clips, model, root, data_option, device, progress)
-        rows.append(apply(problem_of(store, clips, passes=passes), loaded))
+                passes = given.passes(model, clips, progress, device)
+        rows.append(apply(problem_of(given.store, clips, passes=passes), loaded))
     if json:
         print_json(rows)
         return

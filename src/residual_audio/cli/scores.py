@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,9 @@ from residual_audio.cli.output import print_table
 
 if TYPE_CHECKING:
     from residual_audio.types import Result, Score
+
+NAMED = 5
+"""Clips named on a terminal; the files name all."""
 
 
 def shown(value: float | None, low: float = math.nan, high: float = math.nan) -> str:
@@ -51,8 +54,10 @@ def _by_name(result: Result) -> dict[str, Score]:
 def finish(results: Sequence[Result], paths: Sequence[Path], as_json: bool, quiet: bool) -> None:
     """Say where the files are; exit 3 where clips were skipped."""
     skipped: dict[str, str] = {}
+    odd: dict[str, str] = {}
     for result in results:
         skipped |= result.details.get("skipped") or {}
+        odd |= result.details.get("remarks") or {}
     if not as_json:
         for result in results:
             note = (result.details.get("heard_before") or {}).get("note")
@@ -60,9 +65,15 @@ def finish(results: Sequence[Result], paths: Sequence[Path], as_json: bool, quie
                 typer.echo(f"note: {result.model} on {result.dataset}: {note}", err=True)
         if not quiet and paths:
             typer.echo(f"written: {', '.join(str(path) for path in paths)}")
-        for name, reason in list(skipped.items())[:5]:
-            typer.echo(f"skipped: {name}: {reason}", err=True)
-        if len(skipped) > 5:
-            typer.echo(f"skipped: {len(skipped) - 5} more, named in the result files", err=True)
+        name_clips("skipped", skipped)
+        name_clips("odd", odd)
     if skipped:
         raise typer.Exit(3)
+
+
+def name_clips(title: str, clips: Mapping[str, str]) -> None:
+    """The first of them with what there is to say, and how many more there are."""
+    for name, reason in list(clips.items())[:NAMED]:
+        typer.echo(f"{title}: {name}: {reason}", err=True)
+    if len(clips) > NAMED:
+        typer.echo(f"{title}: {len(clips) - NAMED} more, named in the result files", err=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.inputs import load_passes_of
+from residual_audio.cli.inputs import given_run
 from residual_audio.cli.output import print_json, show_table
 from residual_audio.cli.terminal import watching
 
@@ -37,19 +37,17 @@ def run(
     from residual_audio.adaptation.divisions import Division, folds_of
     from residual_audio.adaptation.problem import problem_of
     from residual_audio.adaptation.search import sweep
-    from residual_audio.judge.of_store import rows_of
-    from residual_audio.store import open_store
     from residual_audio.table import from_rows
 
-    store = open_store(run)
-    rows = rows_of(store, fold)
+    given = given_run(run, root, data_option)
+    rows = given.rows(fold)
     database = run / "sweeps" / ("both.db" if network else "direct.db")
     with watching(quiet or json) as progress:
         progress.keeps(f"finished trials are kept in {database}, the same command continues")
         passes = None
         if network:
-            passes = load_passes_of(store, rows, model, root, data_option, device, progress)
-        problem = problem_of(store, rows, passes=passes)
+            passes = given.passes(model, rows, progress, device)
+        problem = problem_of(given.store, rows, passes=passes)
         found = sweep(
             problem,
             folds_of(problem.clips, folds, seed),

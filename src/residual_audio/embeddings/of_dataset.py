@@ -27,7 +27,6 @@ def embed_clips(
     if len(clips) == 0:
         raise InputError(f"{dataset.name} has no clip to embed")
 
-    cut = cut_clips(model, dataset, how.long)
     progress.step("embedding", len(clips))
     counted = _Counted(progress)
     # a piece holds whole batches: what runs together does not depend on where a run was stopped
@@ -36,8 +35,12 @@ def embed_clips(
 
     def compute(start: int) -> Embedded:
         piece = clips[start : start + size]
+        odd: dict[str, str] = {}
+        cut = cut_clips(model, dataset, how.long, lambda clip, why: odd.update({clip.id: why}))
         found = embed_items(model, piece, cut, how, progress=counted)
-        return named_rows(found, [clip.id for clip in piece], model.name, may_be_none=True)
+        names = [clip.id for clip in piece]
+        remarks = {name: odd[name] for name in names if name in odd}
+        return named_rows(found, names, model.name, may_be_none=True, remarks=remarks)
 
     if not how.cache:
         return joined([compute(start) for start in starts])

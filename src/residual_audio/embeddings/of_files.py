@@ -25,6 +25,8 @@ class EmbeddedFiles:
     """One a row, in order."""
     skipped: Mapping[str, str]
     """File → why it has no row."""
+    remarks: Mapping[str, str]
+    """File that can hardly be heard → in what way."""
 
 
 def embed_files(
@@ -41,7 +43,9 @@ def embed_files(
     """
     write = find_writer(out)
     how = how or Hearing()
-    found = embed_items(model, files, cut_inputs(model, how.long), how, progress=progress)
+    odd: dict[str, str] = {}
+    cut = cut_inputs(model, how.long, odd=lambda file, why: odd.update({shown(str(file)): why}))
+    found = embed_items(model, files, cut, how, progress=progress)
     skipped = {shown(files[place]): str(error) for place, error in found.skipped.items()}
     if not found.places:
         first = next(iter(skipped.values()), "there are none")
@@ -49,4 +53,4 @@ def embed_files(
     done = tuple(files[place] for place in found.places)
     made = provenance.collect(model=model, long=how.long)
     write(out, found.vectors, [shown(file) for file in done], made)
-    return EmbeddedFiles(done, skipped)
+    return EmbeddedFiles(done, skipped, odd)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -12,7 +12,12 @@ from residual_audio.passes.embed import AudioVectors
 
 
 def named_rows(
-    found: AudioVectors, names: Sequence[str], model: str, *, may_be_none: bool = False
+    found: AudioVectors,
+    names: Sequence[str],
+    model: str,
+    *,
+    may_be_none: bool = False,
+    remarks: Mapping[str, str] | None = None,
 ) -> Embedded:
     """Vectors with the names of their items; nothing heard at all, or not finite, is an error."""
     skipped = {names[place]: str(error) for place, error in found.skipped.items()}
@@ -24,7 +29,7 @@ def named_rows(
     if len(ids) and not finite.all():
         bad = ids[int(np.argmin(finite))]
         raise InputError(f"'{bad}' has an embedding that is not finite with model '{model}'")
-    return Embedded(found.vectors, ids, skipped)
+    return Embedded(found.vectors, ids, skipped, remarks or {})
 
 
 def joined(pieces: Sequence[Embedded]) -> Embedded:
@@ -34,4 +39,5 @@ def joined(pieces: Sequence[Embedded]) -> Embedded:
     if not ids:
         first = next(iter(skipped.values()), "nothing to read")
         raise InputError(f"none of {len(skipped)} clips could be read; the first: {first}")
-    return Embedded(np.concatenate([piece.vectors for piece in pieces]), ids, skipped)
+    remarks = {name: why for piece in pieces for name, why in piece.remarks.items()}
+    return Embedded(np.concatenate([piece.vectors for piece in pieces]), ids, skipped, remarks)

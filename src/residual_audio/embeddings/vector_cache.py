@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from residual_audio.files import cache_dir, write_safetensors
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Key = Mapping[str, object]
 """What decides the content of an entry."""
@@ -35,6 +35,8 @@ class Embedded:
     ids: tuple[str, ...]
     """Clip id, file name or text of each row; windows of one file share its name."""
     skipped: Mapping[str, str]
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    """Clip that can hardly be heard (silent, a few samples) → in what way."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -80,6 +82,7 @@ def _write(path: Path, key: Key, found: Embedded) -> None:
         "key": json.dumps(key, sort_keys=True),
         "ids": json.dumps(found.ids),
         "skipped": json.dumps(dict(found.skipped)),
+        "remarks": json.dumps(dict(found.remarks)),
     }
     header["sha256"] = _digest(vectors, header.values())
     write_safetensors(path, {"vectors": vectors}, header)
@@ -96,13 +99,13 @@ def _read(path: Path, key: Key) -> Embedded | None:
             header = file.metadata() or {}
             vectors = file.get_tensor("vectors")
         written = header.pop("sha256", None)
-        names = ("key", "ids", "skipped")
+        names = ("key", "ids", "skipped", "remarks")
         if written != _digest(vectors, [header[name] for name in names]):
             raise ValueError("its content does not match its digest")
         if json.loads(header["key"]) != key:
             raise ValueError("it was made for something else")
-        ids, skipped = tuple(json.loads(header["ids"])), json.loads(header["skipped"])
-        return Embedded(vectors, ids, skipped)
+        ids, skipped, remarks = (json.loads(header[name]) for name in names[1:])
+        return Embedded(vectors, tuple(ids), skipped, remarks)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         log.warning("cached embeddings '%s' are not used: %s", path.name, error)
         return None

@@ -133,6 +133,7 @@ def evaluate_compa(
             "n_left_out": len(dataset.pairs) - len(readable),
             **findings,
             "skipped": dict(embedded.skipped),
+            "remarks": dict(embedded.remarks),
             "heard_before": heard_before(getattr(model, "trained_on", None), dataset),
         },
         provenance=provenance.collect(

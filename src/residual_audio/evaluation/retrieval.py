@@ -96,6 +96,7 @@ class CaptionedClips:
     relevant: tuple[tuple[int, ...], ...]
     """Every clip that carries the caption, word for word."""
     skipped: Mapping[str, str]
+    remarks: Mapping[str, str]
 
     @property
     def groups(self) -> list[str]:
@@ -144,6 +145,7 @@ def evaluate_retrieval(
             "n_without_caption": len(dataset.clips) - len(captioned),
             "n_groups": len(set(groups)),
             "skipped": dict(heard.skipped),
+            "remarks": dict(heard.remarks),
             "heard_before": heard_before(getattr(model, "trained_on", None), dataset),
         },
         provenance=provenance.collect(
@@ -190,6 +192,7 @@ def _captioned(part: Dataset, embedded: Embedded) -> CaptionedClips:
         tuple(i for i, _ in asked),
         tuple(tuple(sorted(described[caption.lower()])) for _, caption in asked),
         embedded.skipped,
+        embedded.remarks,
     )
 
 

@@ -89,6 +89,8 @@ class LabelledVectors:
     logit_scale: float
     prompts: Prompts
     skipped: Mapping[str, str]
+    remarks: Mapping[str, str]
+    """Clips that can hardly be heard, and in what way."""
     heard_before: HeardBefore | None = None
     """How many of the clips the model was trained on."""
 
@@ -127,7 +129,8 @@ def evaluate_zero_shot(
     vectors = LabelledVectors(
         provenance.model_label(model), dataset.name, embedded.vectors, text,
         [by_id[name] for name in embedded.ids], classes, float(model.logit_scale), prompts,
-        embedded.skipped, heard_before(getattr(model, "trained_on", None), dataset),
+        embedded.skipped, embedded.remarks,
+        heard_before(getattr(model, "trained_on", None), dataset),
     )  # fmt: skip
     record = provenance.collect(
         model=model,
@@ -153,6 +156,7 @@ def evaluate_store(
         store.model_info.name, store.dataset_info.name, store.embedding(), text,
         [Clip(id=i, label=label, fold=fold, group=group) for i, label, fold, group in rows],
         list(store.classes), store.logit_scale, Prompts("store", (store.template,)), store.skipped,
+        store.remarks,
         store.heard_before,
     )  # fmt: skip
     record = provenance.collect(
@@ -197,6 +201,7 @@ def _result(
                 "templates": list(vectors.prompts.templates),
             },
             "skipped": dict(vectors.skipped),
+            "remarks": dict(vectors.remarks),
             "heard_before": vectors.heard_before,
         },
         provenance=record,

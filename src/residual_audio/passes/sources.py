@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from residual_audio.audio.decode import load_audio, resample
+from residual_audio.audio.oddities import oddity
 from residual_audio.audio.windows import LongPolicy
 from residual_audio.data.base import Dataset
 from residual_audio.errors import AudioError, InputError
@@ -31,33 +33,47 @@ class Hearer(Protocol):
     def reads_s(self, long: LongPolicy) -> float | None: ...
 
 
-def cut_clips(model: Hearer, dataset: Dataset, long: LongPolicy) -> Cut[Clip]:
+def cut_clips(
+    model: Hearer,
+    dataset: Dataset,
+    long: LongPolicy,
+    odd: Callable[[Clip, str], None] | None = None,
+) -> Cut[Clip]:
     """Clips of a data set, decoded as far as the model looks; whether a file is whole its container
-    says."""
+    says. `odd` is told of clips that can hardly be heard."""
 
     def cut(clip: Clip) -> Windows:
         wave = dataset.read(clip, model.sample_rate_hz, model.reads_s(long))
+        if odd is not None and (why := oddity(wave, model.sample_rate_hz)):
+            odd(clip, why)
         return model.windows(wave, long)
 
     return cut
 
 
 def cut_inputs(
-    model: Hearer, long: LongPolicy, sample_rate_hz: int | None = None
+    model: Hearer,
+    long: LongPolicy,
+    sample_rate_hz: int | None = None,
+    odd: Callable[[AudioInput, str], None] | None = None,
 ) -> Cut[AudioInput]:
     """Files, decoded as far as the model looks, and waveforms of this sample rate."""
 
     def cut(item: AudioInput) -> Windows:
+        wave = read(item)
+        if odd is not None and (why := oddity(wave, model.sample_rate_hz)):
+            odd(item, why)
+        return model.windows(wave, long)
+
+    def read(item: AudioInput) -> Windows:
         if isinstance(item, str | Path):
-            wave = load_audio(Path(item), model.sample_rate_hz, model.reads_s(long))
-            return model.windows(wave, long)
+            return load_audio(Path(item), model.sample_rate_hz, model.reads_s(long))
         if sample_rate_hz is None:
             raise InputError(
                 "a waveform does not say how fast it was sampled: give sample_rate= in Hz "
                 f"(this model hears {model.sample_rate_hz} Hz, what differs is resampled)"
             )
-        wave = resample(_checked(np.asarray(item)), sample_rate_hz, model.sample_rate_hz)
-        return model.windows(wave, long)
+        return resample(_checked(np.asarray(item)), sample_rate_hz, model.sample_rate_hz)
 
     return cut
 

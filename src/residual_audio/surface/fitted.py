@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from residual_audio.adaptation.adapted import Adaptation, AdaptSettings, fit_whole
+from residual_audio.adaptation.adapted import adapt as compare_on
 from residual_audio.adaptation.comparison import Outcome, compare
 from residual_audio.adaptation.divisions import folds_of, whole_split
 from residual_audio.adaptation.methods.method import Method
@@ -15,13 +18,18 @@ from residual_audio.adaptation.methods.registry import ENTRIES, REFERENCE, Entry
 from residual_audio.adaptation.methods.residual import ResiDual
 from residual_audio.adaptation.problem import Problem, problem_of
 from residual_audio.adaptation.verdicts import hits_of
+from residual_audio.embeddings.prompts import embed_classes, find_prompts
 from residual_audio.errors import InputError
 from residual_audio.metrics.uncertainty import mean_interval, paired_difference
 from residual_audio.progress import SILENT, Progress
-from residual_audio.surface.given import ModelLike
+from residual_audio.reweight.gains import blend
+from residual_audio.surface.given import ModelLike, given_model
 from residual_audio.surface.runs import Folds, RunLike, fold_names, given_run
 from residual_audio.table import Table, from_rows
 from residual_audio.types import Gains, Score
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,6 +68,10 @@ class Adapted:
         chance = "" if self.score.chance is None else f", chance {self.score.chance:.3g}"
         caption = f"{type(self.method).__name__} on {len(self.folds)} grouped folds{chance}"
         return from_rows("adapted", rows, caption)
+
+    def plot(self, what: str | None = None) -> Figure:
+        """Before, after and the difference, with their intervals."""
+        return self.table.plot(what)
 
     def __repr__(self) -> str:
         return repr(self.table)
@@ -146,3 +158,50 @@ def _difference(problem: Problem, after: Outcome, before: Outcome, seed: int) ->
     a, b = (hits_of(problem, outcome, 1).mean(0) for outcome in (after, before))
     found = paired_difference(a, b, groups=problem.groups, seed=seed)
     return Score("gain", found.value, found.low, found.high, found.n)
+
+
+def compare_methods(
+    run: RunLike,
+    settings: AdaptSettings,
+    *,
+    model: ModelLike | None = None,
+    network: bool = False,
+    ensemble: str | None = None,
+    device: str = "auto",
+    progress: Progress = SILENT,
+) -> Adaptation:
+    """Every adaptation on the same grouped folds: what `residual-audio reweight compare` writes.
+
+    `network` adds those that run the encoder, `ensemble` the model with a named set of prompts.
+    """
+    given = given_run(run)
+    store = given.store
+    passes = None
+    if network:
+        passes = given.passes(model, given.rows(settings.folds), progress, device)
+    texts = None
+    if ensemble is not None:
+        loaded = given_model(model or store.model_info.name, device)
+        texts = embed_classes(loaded, store.classes, find_prompts(ensemble, store.template))
+    return compare_on(store, settings, ensemble=texts, passes=passes, progress=progress)
+
+
+def fit_gains(
+    run: RunLike,
+    method: ResiDual,
+    *,
+    model: ModelLike | None = None,
+    folds: Folds = None,
+    seed: int = 0,
+    amount: float = 1.0,
+    device: str = "auto",
+    progress: Progress = SILENT,
+) -> Gains:
+    """Gains of one method on all clips of a run (or of some folds), with what held-out clips say:
+    what `residual-audio reweight fit` writes. `amount` goes from 0 (all gains 1) to 1."""
+    given, names = given_run(run), fold_names(folds)
+    passes = None
+    if method.runs_encoder:
+        passes = given.passes(model, given.rows(folds), progress, device)
+    progress.step("fitting gains")
+    return blend(fit_whole(given.store, method, folds=names, seed=seed, passes=passes), amount)

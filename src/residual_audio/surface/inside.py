@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from residual_audio.ablation.ablation import AblationSettings
+from residual_audio.ablation.ablation import ablate as ablate_all
 from residual_audio.ablation.effects import Effects, summary
 from residual_audio.ablation.interventions import Interventions, Method, Way, interventions_on
 from residual_audio.ablation.interventions import take_out as take_out_units
@@ -25,13 +27,15 @@ def analyse(
     metrics: str | Iterable[str] = "all",
     *,
     space: Space = "raw",
+    units: str | Iterable[str] = ("heads", "blocks", "stages"),
     labels: bool = True,
     seed: int = 0,
     progress: Progress = SILENT,
 ) -> Analysis:
     """Dimension, similarity, separability and statistics of every head; no model is loaded.
 
-    `metrics` names parts (`dimension`, `separability`, `similarity`, …), `all` or a list of them.
+    `metrics` names parts (`dimension`, `separability`, `similarity`, …), `all` or a list of them;
+    `units` what besides heads is described.
     `space`: heads before W_O (`raw`), after it (`projected`), or as they reach the joint embedding.
 
     >>> import tempfile, residual_audio as ra
@@ -40,10 +44,14 @@ def analyse(
     >>> len(top), "head_id" in top
     (3, True)
     """
-    names = [part.strip() for part in metrics.split(",")] if isinstance(metrics, str) else metrics
-    options = Options.of(names, labels=labels, seed=seed)
+    options = Options.of(_names(metrics), _names(units), labels, seed)
     store = in_space(given_run(run).store, space)
     return analyse_store(store, parts_in(options, space), progress)
+
+
+def _names(given: str | Iterable[str]) -> list[str]:
+    parts = given.split(",") if isinstance(given, str) else given
+    return [part.strip() for part in parts if part.strip()]
 
 
 def ablate(
@@ -79,6 +87,27 @@ def ablate(
     progress.step(f"{len(chosen)} units, {way.method}", len(work.rows))
     found = take_out_units(work, parse_units(units, given.store.sites), way, progress)
     return _table(work, found)
+
+
+def ablation_study(
+    run: RunLike,
+    settings: AblationSettings,
+    *,
+    model: ModelLike | None = None,
+    folds: Folds = None,
+    limit: int | None = None,
+    by: Literal["labels", "captions"] = "labels",
+    device: str = "auto",
+    progress: Progress = SILENT,
+) -> list[Table]:
+    """Every unit of the levels asked for, by every method, with curves and pairs: what
+    `residual-audio ablate` writes."""
+    given = given_run(run)
+    rows = given.rows(folds, limit)
+    passes = None
+    if set(settings.methods) != {"direct"}:
+        passes = given.passes(model, rows, progress, device)
+    return ablate_all(interventions_on(given.store, rows, by, passes), settings, progress)
 
 
 def _table(given: Interventions, effects: Effects) -> Table:

@@ -1,7 +1,8 @@
-"""How good a model is on a data set, as it is, edited, or with gains; and the shape of its space"""
+"""How good a model is on a data set, as it is, edited, or with gains."""
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,12 +13,10 @@ from residual_audio.audio.windows import LongPolicy
 from residual_audio.data.base import Dataset
 from residual_audio.embeddings.embedder import EmbeddingSettings
 from residual_audio.embeddings.prompts import find_prompts
-from residual_audio.errors import InputError
+from residual_audio.errors import InputError, Remark
 from residual_audio.evaluation.composition import evaluate_compa
 from residual_audio.evaluation.retrieval import evaluate_retrieval
-from residual_audio.evaluation.zero_shot import evaluate_zero_shot
-from residual_audio.geometry.cloud_sources import clouds_of_model, clouds_of_run
-from residual_audio.geometry.probes import probe as probe_clouds
+from residual_audio.evaluation.zero_shot import N_RESAMPLES, evaluate_zero_shot
 from residual_audio.progress import SILENT, Progress
 from residual_audio.surface.given import (
     DatasetLike,
@@ -28,7 +27,7 @@ from residual_audio.surface.given import (
     given_model,
 )
 from residual_audio.surface.model import EditLike, Model
-from residual_audio.surface.runs import Folds, Run, fold_names
+from residual_audio.surface.runs import Folds, fold_names
 from residual_audio.types import Gains, Result
 
 Task = Literal["zero-shot", "retrieval", "compa"]
@@ -43,11 +42,16 @@ class EvaluateOptions(TypedDict, total=False):
     """`dataset` (default), `plain`, `ensemble` … or a template with {}."""
     folds: Folds
     limit: int | None
+    """At most so many clips, spread evenly over classes."""
+    sample: int | None
+    """So many clips drawn by the seed, as many of each class as its share."""
     long: LongPolicy
     batch_size: int
     cache: bool
     """Whether embeddings that were computed before are used, and new ones kept."""
     seed: int
+    n_resamples: int
+    """Bootstrap resamples behind each interval."""
 
 
 def evaluate(
@@ -69,18 +73,13 @@ def evaluate(
     (40, 'zero-shot')
     """
     loaded = with_changes(given_model(model), gains, edit)
-    whole = given_dataset(dataset, root)
-    data, split = _part(whole, options)
-    how = EmbeddingSettings(
-        options.get("long", "first"),
-        options.get("batch_size", 8),
-        cache=options.get("cache", True),
-    )
+    data, split = chosen_part(given_dataset(dataset, root), options)
     task = options.get("task") or _task(data)
     common: dict[str, Any] = {
         "split": split,
         "seed": options.get("seed", 0),
-        "embedding": how,
+        "n_resamples": options.get("n_resamples", N_RESAMPLES),
+        "embedding": embedding_of(options),
         "progress": progress,
     }
     if task == "zero-shot":
@@ -96,8 +95,17 @@ def evaluate(
         return found
     adapted = adapted_result(found, given_gains(gains), data, fold_names(options.get("folds")))
     if seen := adapted.details["gains"]["seen"]:
-        warnings.warn(seen, stacklevel=2)
+        warnings.warn(seen, Remark, stacklevel=2)
     return adapted
+
+
+def embedding_of(options: EvaluateOptions) -> EmbeddingSettings:
+    """How clips are heard and kept."""
+    return EmbeddingSettings(
+        options.get("long", "first"),
+        options.get("batch_size", 8),
+        cache=options.get("cache", True),
+    )
 
 
 def with_changes(
@@ -115,12 +123,19 @@ def _task(data: Dataset) -> Task:
     return "zero-shot" if len(data.classes) > 1 else "retrieval"
 
 
-def _part(whole: Dataset, options: EvaluateOptions) -> tuple[Dataset, str]:
-    """The clips that are used, and what they are called."""
-    folds, limit = fold_names(options.get("folds")), options.get("limit")
-    data = whole.select(folds=folds or None, limit=limit)
-    said = [f"fold {'+'.join(folds)}"] if folds else []
-    said += [f"partial {len(data)} of {len(whole)}"] if limit and len(data) < len(whole) else []
+def chosen_part(whole: Dataset, options: EvaluateOptions) -> tuple[Dataset, str]:
+    """The clips that are used, and what they are called in a result."""
+    folds = fold_names(options.get("folds"))
+    data = whole.select(
+        folds=folds or None,
+        limit=options.get("limit"),
+        sample=options.get("sample"),
+        seed=options.get("seed", 0),
+    )
+    kind = re.search(r"\bkind=(\w+)", whole.recipe) if whole.pairs else None
+    said = [kind[1]] if kind else []
+    said += [f"fold {'+'.join(folds)}"] if folds else []
+    said += [f"partial {len(data)} of {data.part_of}"] if data.part_of else []
     return data, ", ".join(said) or "all"
 
 
@@ -146,40 +161,3 @@ def _seen(about: Mapping[str, Any], data: Dataset, folds: Sequence[str]) -> str 
         f"these gains were fitted on {clips} of {data.name}: this is no score on held-out clips. "
         "ra.adapt(…).score is, or measure on other folds"
     )
-
-
-def probe(
-    source: ModelLike | Run | Path,
-    dataset: DatasetLike | None = None,
-    *,
-    root: str | Path | None = None,
-    gains: GainsLike | None = None,
-    n_halves: int = 50,
-    progress: Progress = SILENT,
-    **options: Unpack[EvaluateOptions],
-) -> Result:
-    """The shape of the joint space: ranks, dimensions, modality gap, uniformity, hubness …
-
-    Of a model on a data set, or of a run (no model is loaded).
-
-    >>> import residual_audio as ra
-    >>> sounds = ra.load_dataset("synthetic", n_clips=40)
-    >>> ra.probe("nano", sounds, n_halves=4, cache=False)["rankme_audio"].n
-    40
-    """
-    seed = options.get("seed", 0)
-    if isinstance(source, Run | Path):
-        folder = source.folder if isinstance(source, Run) else source
-        return probe_clouds(clouds_of_run(folder), n_halves=n_halves, seed=seed, progress=progress)
-    if dataset is None:
-        raise InputError("a model is probed on a data set: give one, or give a run")
-    loaded = with_changes(given_model(source), gains)
-    data, split = _part(given_dataset(dataset, root), options)
-    prompts = find_prompts(options.get("prompts", "dataset"), data.template)
-    how = EmbeddingSettings(
-        options.get("long", "first"),
-        options.get("batch_size", 8),
-        cache=options.get("cache", True),
-    )
-    clouds = clouds_of_model(loaded, data, prompts, split=split, embedding=how, progress=progress)
-    return probe_clouds(clouds, n_halves=n_halves, seed=seed, progress=progress)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from residual_audio.data.registry import dataset_names, load_dataset, needs_root
 from residual_audio.data.remembered import RunSource, recall_source, remember_source
 from residual_audio.errors import InputError, ModelError
 from residual_audio.extraction.extract_settings import ExtractOptions
+from residual_audio.extraction.extraction import Extraction
 from residual_audio.extraction.extraction import extract as extract_store
 from residual_audio.extraction.same_data import check_same_data
 from residual_audio.models.clap import AudioTextModel
@@ -26,6 +27,8 @@ from residual_audio.surface.given import DatasetLike, ModelLike, given_dataset, 
 if TYPE_CHECKING:
     from residual_audio.surface.model import Model
 
+DataOptions = Mapping[str, Any]
+"""Options of a data set by name, as its card lists them."""
 Folds = str | int | Iterable[str | int] | None
 """One official fold or several, by number or name; None for all."""
 
@@ -45,13 +48,18 @@ class Run:
         folder: str | Path,
         *,
         root: str | Path | None = None,
+        options: DataOptions | None = None,
         dataset: Dataset | None = None,
         model: Model | None = None,
+        extraction: Extraction | None = None,
     ) -> None:
-        """`root` is where the data set lies, for what has to hear the clips again; `dataset` and
+        """`root` is where the data set lies and `options` what it was opened with, for what has to
+        hear the clips again (both are remembered on the machine that made the run); `dataset` and
         `model` where they are at hand."""
         self.folder = Path(folder)
         self.root = root
+        self.options = dict(options or {})
+        self.extraction = extraction
         self._dataset = dataset
         self._model = model
 
@@ -74,9 +82,17 @@ class Run:
         if root is None and needs_root(known.dataset):
             raise InputError(
                 f"the clips of {known.dataset} have to be heard again: say where they lie, "
-                f"ra.Run('{self.folder}', root=…)"
+                f"ra.Run('{self.folder}', root=…) or --root"
             )
-        return load_dataset(known.dataset, root, **known.options)
+        found = load_dataset(known.dataset, root, **{**known.options, **self.options})
+        # sounds made on demand have the same names whatever their seed
+        recipe = (self.store.provenance.get("dataset") or {}).get("recipe") or found.recipe
+        if found.recipe != recipe:
+            raise InputError(
+                f"the store was made from '{recipe}', this is '{found.recipe}': give the same "
+                "--data-option (options=) as then"
+            )
+        return found
 
     def rows(self, folds: Folds = None, limit: int | None = None) -> np.ndarray | None:
         """Numbers of the clips of some folds; None for all."""
@@ -89,10 +105,11 @@ class Run:
         model: ModelLike | None = None,
         rows: np.ndarray | None = None,
         progress: Progress = SILENT,
+        device: str = "auto",
     ) -> Passes:
         """The clips of the store, ready to be run through its model again."""
         store = self.store
-        loaded = given_model(model or self._model or store.model_info.name)
+        loaded = given_model(model or self._model or store.model_info.name, device)
         if loaded.sha256 != store.model_info.sha256:
             raise ModelError(
                 f"'{loaded.name}' is not the model that '{self.folder.name}' was made with "
@@ -138,6 +155,7 @@ def extract(
     out: str | Path,
     *,
     labels: Sequence[str | None] | None = None,
+    source: RunSource | None = None,
     progress: Progress = SILENT,
     **options: Unpack[ExtractOptions],
 ) -> Run:
@@ -145,28 +163,35 @@ def extract(
 
     `dataset` is a name (with `root=`), a data set, or a list of files (with `labels=`, one a file,
     where there are any). Keeps the heads and, where the encoder has one, the direct path, unless
-    `capture=` says otherwise. What is there already is kept: a stopped run goes on.
+    `capture=` says otherwise. What is there already is kept: a stopped run goes on. `source` is
+    what the data set was opened with, remembered so that nobody is asked for it again.
 
     >>> import tempfile, residual_audio as ra
     >>> sounds = ra.load_dataset("synthetic", n_clips=20)
     >>> ra.extract("nano", sounds, tempfile.mkdtemp() + "/mine")
     Run mine: 20 clips of synthetic through nano; embedding, heads, direct
     """
-    loaded = given_model(model, options.get("device", "auto"))
-    if not loaded.sha256:
+    elsewhere = options.get("processes", 1) > 1 or options.get("engine", "local") != "local"
+    # other processes load the model themselves, by its name
+    by_name = isinstance(model, str) and elsewhere
+    known = by_name and "capture" in options
+    loaded = None if known else given_model(model, options.get("device", "auto"))
+    if loaded is not None and not loaded.sha256:
         raise InputError(
             f"'{loaded.name}' is edited by a function, which nobody can tell from another: a store "
             "of it could not be continued. Edit with ra.zero(), ra.scale(…), ra.mean(…), …"
         )
     data = given_dataset(dataset, options.get("root"), labels)
-    options.setdefault("capture", ("heads", "direct") if has_direct_path(loaded) else ("heads",))
-    elsewhere = options.get("processes", 1) > 1 or options.get("engine", "local") != "local"
-    # other processes load the model themselves, by its name
-    by_name = model if isinstance(model, str) and elsewhere else loaded
-    extract_store(by_name, data, out, progress=progress, **options)
-    if data.root is not None and data.name in dataset_names():
-        remember_source(Path(out), RunSource(data.name, data.root))
-    return Run(out, dataset=data, model=loaded)
+    if loaded is not None:
+        kinds = ("heads", "direct") if has_direct_path(loaded) else ("heads",)
+        options.setdefault("capture", kinds)
+    given = model if by_name or loaded is None else loaded
+    made = extract_store(given, data, out, progress=progress, **options)
+    if source is None and data.root is not None and data.name in dataset_names():
+        source = RunSource(data.name, data.root)
+    if source is not None:
+        remember_source(Path(out), source)
+    return Run(out, dataset=data, model=loaded, extraction=made)
 
 
 def has_direct_path(model: AudioTextModel) -> bool:

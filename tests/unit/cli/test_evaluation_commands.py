@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,13 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Dataset, FakeModel
         return known[name][1]
 
     def load_dataset(name: str, root: Any = None, **options: Any) -> Dataset:
-        return known[options.get("kind") or name][0]
+        kind = options.get("kind")
+        found = known[kind or name][0]
+        return replace(found, recipe=f"kind={kind}") if kind else found
 
     monkeypatch.setattr("residual_audio.models.registry.load_model", load_model)
+    monkeypatch.setattr("residual_audio.surface.model.Model.of", lambda model: model)
+    monkeypatch.setattr("residual_audio.passes.sources.oddity", lambda *_: None)  # 16 samples
     monkeypatch.setattr("residual_audio.data.registry.load_dataset", load_dataset)
     return known
 

@@ -85,6 +85,7 @@ def test_an_evaluation_says_so_in_terminal_and_json(
     data, model = labelled()
     model.trained_on = (TrainingData(data.name),)  # type: ignore[attr-defined]
     monkeypatch.setattr("residual_audio.models.registry.load_model", lambda *_: model)
+    monkeypatch.setattr("residual_audio.surface.model.Model.of", lambda model: model)
     monkeypatch.setattr("residual_audio.data.registry.load_dataset", lambda *_, **__: data)
     call = ["evaluate", "-d", "synthetic", "--no-cache", "--out", str(tmp_path)]
     found = runner.invoke(build(), call)

@@ -167,7 +167,7 @@ def test_run_and_the_evaluations_take_the_folder_too(
     assert asked[0].dataset == "folder"
     from residual_audio.cli import inputs
 
-    ((data, _),) = inputs.load_datasets(None, [sounds], None, inputs.ClipChoice())
+    (data,) = inputs.load_datasets(None, [sounds], None)
     assert data.name == "folder"
 
 
