@@ -93,7 +93,13 @@ def clouds_of(source: Run | Path, text: Path | None = None) -> Clouds:
 
 @dataclass(frozen=True, repr=False)
 class ModelCards:
-    """One card a model on the same clips; `ra.compare` gives it."""
+    """One card a model on the same clips; `ra.compare` gives it.
+
+    >>> import residual_audio as ra
+    >>> found = ra.compare(["nano"], ra.load_dataset("synthetic", n_clips=20), cache=False)
+    >>> len(found.cards), found.cards[0].model
+    (1, 'nano')
+    """
 
     cards: tuple[ModelCard, ...]
     dataset: str
