@@ -81,9 +81,8 @@ def _of_heads(
     if settings.pairs:
         tables.append(pair_table(given, heads[-1], settings.pairs, settings.way))
     if settings.curves:
-        progress.step("curves of removal", 1, "tables")
-        tables.append(curve_table(given, heads, exact="exact" in settings.methods, seed=seed))
-        progress.advance()
+        exact = "exact" in settings.methods
+        tables.append(curve_table(given, heads, exact=exact, seed=seed, progress=progress))
     return tables
 
 

@@ -24,6 +24,7 @@ from residual_audio.ablation.effects import Effects
 from residual_audio.ablation.head_metrics import head_metrics
 from residual_audio.ablation.interventions import Interventions, Method
 from residual_audio.ablation.removal import Replacement, reference_means
+from residual_audio.progress import SILENT, Progress
 from residual_audio.table import Table, from_rows
 from residual_audio.types import FloatArray, Unit, units_of
 
@@ -53,17 +54,29 @@ def halves_of(groups: Sequence[str], seed: int = 0) -> tuple[Half, ...]:
 
 
 def curve_table(
-    given: Interventions, effects: Sequence[Effects], *, exact: bool, seed: int = 0
+    given: Interventions,
+    effects: Sequence[Effects],
+    *,
+    exact: bool,
+    seed: int = 0,
+    progress: Progress = SILENT,
 ) -> Table:
     """Accuracy against heads removed (least important first), for every way to order them."""
     units = units_of(given.store.sites, "head")
     counts = np.unique(np.linspace(0, len(units), 13).astype(int)).tolist()
     halves = halves_of(given.groups, seed)
     joined: dict[str, list[Point]] = {}
+    progress.step("orders of removal", len(halves), "halves")
+    orders = []
     for half in halves:
-        for name, order in _orders(given, effects, half, exact, seed).items():
-            points = _scored(given, RemovalOrder(units, order, counts), half, exact)
-            joined[name] = _join(joined.get(name), points)
+        found = _orders(given, effects, half, exact, seed)
+        orders += [(half, name, order) for name, order in found.items()]
+        progress.advance()
+    progress.step("curves of removal", len(orders), "curves")
+    for half, name, order in orders:
+        points = _scored(given, RemovalOrder(units, order, counts), half, exact)
+        joined[name] = _join(joined.get(name), points)
+        progress.advance()
     method: Method = "exact" if exact else "direct"
     rows = [
         {"order": name, "method": method, **point.row(given.groups)}

@@ -34,7 +34,7 @@ from residual_audio.passes.kept import Passes
 from residual_audio.progress import SILENT, Progress
 from residual_audio.store import Store
 from residual_audio.table import Table, from_rows
-from residual_audio.types import FloatArray, Gains, Result, Score
+from residual_audio.types import FloatArray, Gains, HeardBefore, Result, Score
 
 WHOLE = "adapted"
 """The name of a comparison of all methods on all clips."""
@@ -125,7 +125,10 @@ def adapt(
         progress=progress,
     )
     found = verdicts(problem, division, outcomes, seed=asked.seeds[0])
+    heard = store.heard_before
     notes = _notes(problem, division, asked.seeds)
+    if heard is not None and heard["note"]:
+        notes = (*notes, heard["note"])
     tables = [from_rows(WHOLE, found, "Adaptation on grouped folds", notes)]
     if costs := cost_rows(outcomes):
         tables.append(from_rows("adapted_costs", costs, "What every method costs on references"))
@@ -138,13 +141,13 @@ def adapt(
     if asked.shots:
         tables.append(few_shot_table(problem, division, outcomes, asked, progress))
     if asked.retention and problem.contributions is not None:
-        progress.step("components a head")
-        kept = retention_direct(problem, division, retention_grid(problem), asked.seeds[0])
+        grid = retention_grid(problem)
+        kept = retention_direct(problem, division, grid, asked.seeds[0], progress)
         tables.append(retention_table("direct", kept))
     return Adaptation(
         name,
         [_renamed(table, name) for table in tables],
-        _result(problem, division, found, asked.seeds, name),
+        _result(problem, division, found, asked.seeds, name, heard),
         {} if main is None else main.gains,
         outcomes,
     )
@@ -239,6 +242,7 @@ def _result(
     found: Sequence[Verdict],
     seeds: Sequence[int],
     name: str,
+    heard: HeardBefore | None,
 ) -> Result:
     scores = []
     chance = 1 / len(problem.classes)
@@ -259,6 +263,7 @@ def _result(
             "table": list(found),
             "classes": list(problem.classes),
             "folds": list(division.names),
+            "heard_before": heard,
         },
         provenance={**provenance.collect(seed=seeds[0]), **problem.about},
     )

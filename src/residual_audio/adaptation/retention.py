@@ -64,12 +64,17 @@ def retention_table(path: str, rows: Sequence[Retained]) -> Table:
 
 
 def retention_direct(
-    problem: Problem, folds: Folds, grid: RetentionGrid, seed: int = 0
+    problem: Problem,
+    folds: Folds,
+    grid: RetentionGrid,
+    seed: int = 0,
+    progress: Progress = SILENT,
 ) -> list[Retained]:
     """Of each head's contribution to the latent, only the first k components."""
     ks, sets = grid.ks, grid.stage_sets
     hits = np.full((len(sets), len(ks), len(problem)), np.nan)
     shares = np.zeros((len(sets), len(ks)))
+    progress.step("components a head", len(folds) * len(sets) * len(ks), "runs")
 
     def some_folds(jobs: Iterator[int]) -> None:
         for fold in jobs:
@@ -87,6 +92,7 @@ def retention_direct(
                     hits[i, j, test] = classification.true_rank(scores, problem.codes[test]) == 1
                     kept = [kept_share(s.eigenvalues, k) for s in spectra.values()]
                     shares[i, j] += float(np.mean(kept)) / len(folds)
+                progress.advance(len(ks))
 
     on_single_cores(some_folds, len(folds))
     problem.forget()

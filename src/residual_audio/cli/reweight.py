@@ -115,6 +115,8 @@ def compare(
         lost = ["lost", "lost_error"] if keep or cost else []
         show_table(found.tables[0], [*columns, *edit, *lost, "seconds"])
     typer.echo(f"{len(written)} files below {run}")
+    if note := (found.result.details["heard_before"] or {}).get("note"):
+        typer.echo(f"note: {note}", err=True)
 
 
 @app.command("fit")

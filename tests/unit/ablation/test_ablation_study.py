@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from counted import Counted
 
 from residual_audio.ablation.ablation import AblationSettings, ablate, find_units
 from residual_audio.ablation.head_metrics import head_metrics
@@ -16,6 +17,15 @@ from residual_audio.passes.loop import Hearing
 from residual_audio.report.figures import draw_all
 from residual_audio.report.write import write_tables
 from residual_audio.types import parse_unit, place_of
+
+
+def test_curves_of_removal_are_counted(store):
+    counted = Counted()
+    settings = AblationSettings(levels=("head",), methods=("direct",))
+    tables = ablate(interventions_on(store), settings, counted)
+    total, done = counted.steps["curves of removal"]
+    (curves,) = (table for table in tables if table.name == "ablation_curve_direct")
+    assert done == total == 2 * len(set(curves["order"]))  # on both halves of the groups
 
 
 def test_another_model_or_data_set_is_refused(model, dataset, store):

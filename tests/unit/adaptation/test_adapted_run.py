@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from counted import Counted
 
 from residual_audio.adaptation.adapted import WHOLE, AdaptSettings, adapt, fit_whole
 from residual_audio.adaptation.divisions import Division, folds_of, splits_of
@@ -33,6 +34,22 @@ def test_adaptation_of_a_run_and_its_figures(store, tmp_path):
     write_tables(tmp_path, found.tables)
     wanted = {"adaptation", "few_shot", "retention", "gains_by_head"}
     assert {path.stem for path in draw_all(tmp_path, wanted)} == wanted
+
+
+def test_a_comparison_says_what_the_model_heard_in_training(store, monkeypatch):
+    note = "was trained on 3 of these clips"
+    monkeypatch.setattr(type(store), "heard_before", {"n": 3, "of": 40, "note": note})
+    found = adapt(store, AdaptSettings(methods=("ridge",), retention=False))
+    assert found.result.details["heard_before"]["note"] == note
+    assert note in found.tables[0].notes
+
+
+def test_components_a_head_are_counted(store):
+    counted = Counted()
+    adapt(store, AdaptSettings(methods=("ridge",)), progress=counted)
+    total, done = counted.steps["components a head"]
+    assert done == total
+    assert total % 25 == 0  # five folds, four stages and all of them, every number of components
 
 
 def test_gains_of_both_paths_are_fitted_on_a_whole_store_and_carried_over(store, passes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -217,6 +218,22 @@ def test_compare(call: Call, fakes: dict, tmp_path: Path) -> None:
     assert "no failure found" in out
 
 
+def test_two_models_are_one_table_with_differences(call: Call, fakes: dict) -> None:
+    fakes["a"], fakes["synthetic"] = captioned(n=40), captioned(n=40)
+    other = FakeModel("b")  # knows none of the captions
+    fakes["b"] = (fakes["a"][0], other)
+    code, out, _ = call("compare", "a", "b", "--json")
+    first, second = (card["numbers"] for card in json.loads(out)["cards"])
+    code, out, _ = call("compare", "a", "b")
+    assert code == 0
+    (auc,) = (line for line in out.splitlines() if re.match(r"[│┃|]?\s*auc\s", line))
+    cells = [float(cell) for cell in re.findall(r"[-+]?\d+\.\d+", auc)]
+    assert cells == pytest.approx(
+        [first["auc"], second["auc"], second["auc"] - first["auc"]], abs=6e-4
+    )
+    assert second["auc"] < first["auc"] - 0.2
+
+
 def test_fad_and_its_statistics(call: Call, fakes: dict, tmp_path: Path) -> None:
     fakes["nano"] = labelled()
     rng = np.random.default_rng(0)
@@ -234,6 +251,7 @@ def test_fad_and_its_statistics(call: Call, fakes: dict, tmp_path: Path) -> None
     code, out, err = call("fad", "ref.npz", "gen")
     assert code == 0
     assert "fad_infinity" in out
+    assert "chance" not in out  # a distance has none
     assert "of the reference remains" in err
     assert call("fad", "ref")[0] == 1
     code, _, err = call("fad", "ref", "nowhere")

@@ -212,3 +212,11 @@ def test_results_show_themselves() -> None:
     assert "&lt;b&gt;" in result._repr_html_()
     assert "<b>" not in result._repr_html_()
     assert list(result.to_pandas()["score"]) == ["top1"]
+
+
+def test_an_atlas_opens_in_the_browser(run: ra.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("webbrowser.open", asked.append)
+    view = ra.atlas(run).open()
+    assert asked == [view.page.resolve().as_uri()]
+    assert view.page.is_file()
