@@ -118,16 +118,13 @@ def exits(
     RUN/tables/early_exit_blocks.csv and early_exit_thresholds.csv, with the time saved.
     """
     from residual_audio.adaptation.smaller import leave_early
-    from residual_audio.judge.of_store import rows_of
     from residual_audio.report.write import write_tables
-    from residual_audio.store import open_store
 
-    store = open_store(run)
-    rows = rows_of(store, fold)
+    given = given_run(run, root, data_option)
     with watching(quiet or json) as progress:
-        passes = load_passes_of(store, rows, model, root, data_option, device, progress)
+        passes = given.passes(model, given.rows(fold), progress, device)
         tables = leave_early(
-            store,
+            given.store,
             passes,
             folds=fold,
             n_folds=folds,
