@@ -66,7 +66,7 @@ def test_help_lists_every_command_in_a_group_and_cuts_no_line() -> None:
 
 def test_commands_stand_in_the_order_of_their_group() -> None:
     shown = runner.invoke(build(), ["--help"]).stdout
-    places = [shown.index(f"\n  {name}") for name in COMMANDS]
+    places = [shown.index(f"\n  {name} ") for name in COMMANDS]
     assert places == sorted(places)
 
 
