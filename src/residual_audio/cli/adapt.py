@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.inputs import ClipChoice, load_datasets
+from residual_audio.cli.inputs import load_datasets
 from residual_audio.cli.output import print_json, print_table
 from residual_audio.cli.terminal import watching
 
@@ -63,7 +63,7 @@ def run(
         hub.check_repository(push)
     names = None if dataset is None else [dataset]
     roots = None if root is None else [root]
-    ((data, _),) = load_datasets(names, roots, data_option, ClipChoice())
+    (data,) = load_datasets(names, roots, data_option)
     settings = PairSettings(how, to, folds, seed, epochs, licence)
     with watching(quiet or json) as progress:
         loaded = load_model(model, device)
