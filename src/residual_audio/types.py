@@ -354,10 +354,8 @@ class Result(Pictured):
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row.values()) + "</tr>"
-            for row in self.rows()
-        )
+        cells = ["".join(f"<td>{escape(str(c))}</td>" for c in r.values()) for r in self.rows()]
+        rows = "".join(f"<tr>{row}</tr>" for row in cells)
         head = "".join(f"<th>{name}</th>" for name in ("score", "value", "low", "high", "n"))
         return (
             f"<table><caption>{escape(self._title())}</caption>"

@@ -125,10 +125,7 @@ def adapt(
         progress=progress,
     )
     found = verdicts(problem, division, outcomes, seed=asked.seeds[0])
-    heard = store.heard_before
-    notes = _notes(problem, division, asked.seeds)
-    if heard is not None and heard["note"]:
-        notes = (*notes, heard["note"])
+    notes = _notes(problem, division, asked.seeds, store.heard_before)
     tables = [from_rows(WHOLE, found, "Adaptation on grouped folds", notes)]
     if costs := cost_rows(outcomes):
         tables.append(from_rows("adapted_costs", costs, "What every method costs on references"))
@@ -147,7 +144,7 @@ def adapt(
     return Adaptation(
         name,
         [_renamed(table, name) for table in tables],
-        _result(problem, division, found, asked.seeds, name, heard),
+        _result(problem, division, found, asked.seeds, name, store.heard_before),
         {} if main is None else main.gains,
         outcomes,
     )
@@ -222,7 +219,10 @@ def _gain_tables(store: Store, problem: Problem, main: Outcome) -> list[Table]:
     ]
 
 
-def _notes(problem: Problem, division: Folds, seeds: Sequence[int]) -> tuple[str, ...]:
+def _notes(
+    problem: Problem, division: Folds, seeds: Sequence[int], heard: HeardBefore | None
+) -> tuple[str, ...]:
+    trained = [heard["note"]] if heard is not None and heard["note"] else []
     return (
         f"{len(problem)} clips, {len(problem.classes)} classes, {len(set(problem.groups))} groups; "
         f"folds: {division.source}; seeds {list(seeds)}",
@@ -233,6 +233,7 @@ def _notes(problem: Problem, division: Folds, seeds: Sequence[int]) -> tuple[str
         "units_moved, moved: heads and numbers other than 1 in the mean fold; stability: cosine of "
         "the edits of two folds; always, ever: heads that moved in all folds, in any; capped: "
         "folds that stopped at a cap; lost: accuracy on references",
+        *trained,
     )
 
 

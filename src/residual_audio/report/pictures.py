@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @runtime_checkable
-class Heard(Protocol):
+class HeardClips(Protocol):
     """What was kept of clips, as far as a picture needs to know it."""
 
     clips: tuple[str, ...]
@@ -33,7 +33,7 @@ class Heard(Protocol):
     def time_frequency(self, name: str) -> npt.NDArray[Any]: ...
 
 
-class Picture(Figure):
+class ShownFigure(Figure):
     """A figure that notebooks show without any setting."""
 
     def _repr_png_(self) -> bytes:
@@ -49,7 +49,7 @@ def draw(thing: object, what: str | None = None, clip: int = 0) -> Figure:
             return table_picture(thing, what)
         if isinstance(thing, Result):
             return result_picture(thing, what)
-        if isinstance(thing, Heard):
+        if isinstance(thing, HeardClips):
             return unit_picture(thing, what, clip)
     raise InputError(f"there is no picture of a {type(thing).__name__}")
 
@@ -124,7 +124,7 @@ def _marks(
     return figure
 
 
-def unit_picture(heard: Heard, unit: str | None, clip: int) -> Figure:
+def unit_picture(heard: HeardClips, unit: str | None, clip: int) -> Figure:
     """How large the output of a unit is at each time and frequency of a clip."""
     if not 0 <= clip < len(heard.clips):
         raise InputError(f"there is no clip {clip}: there are {len(heard.clips)}")
@@ -144,7 +144,7 @@ def unit_picture(heard: Heard, unit: str | None, clip: int) -> Figure:
 
 
 def _figure(width: float, height: float) -> tuple[Figure, Any]:
-    figure = Picture(figsize=(width, height), layout="constrained")
+    figure = ShownFigure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplots()
 
