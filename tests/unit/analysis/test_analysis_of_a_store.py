@@ -224,7 +224,11 @@ def test_top_clips_are_the_extremes(analysis: Analysis, store: FakeStore) -> Non
 
 def test_words_name_the_direction_a_head_was_given(store: FakeStore) -> None:
     made = FakeStore()
-    made.joint = {"kind": "linear", "norm_eps": {}}  # so that the joint space is readable
+    made.joint = {
+        "kind": "linear",
+        "norm_eps": {},
+        "config": {},
+    }  # so that the joint space is readable
     made.operators |= {"joint/linear.weight": np.eye(16, 24), "joint/linear.bias": np.zeros(16)}
     dictionary = made.texts()[1]
     centred = dictionary - dictionary.mean(0)
@@ -329,7 +333,7 @@ def test_options_refuse_what_they_do_not_know() -> None:
         Options.of(["dimensoin"])
     with pytest.raises(InputError, match="'layers'"):
         Options.of(units=["layers"])
-    assert Options.of(["all"], labels=False).parts == frozenset(PARTS) - {"separability"}
+    assert Options.of(["all"], labels=False).parts == frozenset(PARTS) - {"separability", "curved"}
     assert Options.of(["dimension"]).parts == frozenset()
 
 
