@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Dataset, FakeModel
         found = known[kind or name][0]
         return replace(found, recipe=f"kind={kind}") if kind else found
 
+    import_module("residual_audio.surface.probed")  # has the real ones before they are replaced
     monkeypatch.setattr("residual_audio.models.registry.load_model", load_model)
     monkeypatch.setattr("residual_audio.surface.model.Model.of", lambda model: model)
     monkeypatch.setattr("residual_audio.passes.sources.oddity", lambda *_: None)  # 16 samples

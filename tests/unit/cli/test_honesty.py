@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -84,6 +85,7 @@ def test_an_evaluation_says_so_in_terminal_and_json(
 ) -> None:
     data, model = labelled()
     model.trained_on = (TrainingData(data.name),)  # type: ignore[attr-defined]
+    import_module("residual_audio.surface.probed")  # has the real ones before they are replaced
     monkeypatch.setattr("residual_audio.models.registry.load_model", lambda *_: model)
     monkeypatch.setattr("residual_audio.surface.model.Model.of", lambda model: model)
     monkeypatch.setattr("residual_audio.data.registry.load_dataset", lambda *_, **__: data)
