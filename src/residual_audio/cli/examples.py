@@ -84,6 +84,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "bench kill": ("bench kill --kills 5",),
     "bench faults": ("bench faults --quick",),
     "bench memory": ("bench memory --clips 100,1000",),
+    "bench growth": ("bench growth --clips 1000,10000",),
+    "bench page": ("bench page docs/results --out speed.md",),
 }
 
 
