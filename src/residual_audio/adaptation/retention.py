@@ -22,7 +22,7 @@ from residual_audio.passes.kept import Passes
 from residual_audio.progress import SILENT, Progress
 from residual_audio.reweight.axes import Components, chosen_units, network_spectra
 from residual_audio.reweight.network import NetworkGains
-from residual_audio.reweight.rules import Ground, retain
+from residual_audio.reweight.rules import Ground, retain_first
 from residual_audio.reweight.terms import direct_terms
 from residual_audio.table import Table, from_rows
 from residual_audio.types import FloatArray
@@ -85,7 +85,7 @@ def retention_direct(
                 terms = direct_terms(problem.direct, spectra).at(test)
                 for j, k in enumerate(ks):
                     # directions beyond the kept axes of a unit are not touched, as in training
-                    gains = retain(Ground(spectra, problem.sites), k)
+                    gains = retain_first(Ground(spectra, problem.sites), k)
                     with torch.no_grad():
                         latent = terms.latent(terms.vector(gains))
                         scores = problem.scores(problem.from_latent(latent))
@@ -120,7 +120,8 @@ def retention_network(
             train, test = folds.train(fold), folds.test(fold)
             spectra = network_spectra(problem.vectors, units, train)
             for i, k in enumerate(ks):
-                acting = NetworkGains(retain(Ground(spectra, problem.sites), k), problem.sites)
+                kept_gains = retain_first(Ground(spectra, problem.sites), k)
+                acting = NetworkGains(kept_gains, problem.sites)
                 scores = problem.scores(_run(problem.encoder.passes, acting, test))
                 hits[i, test] = classification.true_rank(scores, problem.codes[test]) == 1
                 kept = [kept_share(s.eigenvalues, k) for s in spectra.values()]

@@ -30,10 +30,10 @@ from residual_audio.table import read_csv
 from residual_audio.types import FloatArray, Gains
 
 LABEL_FREE = {
-    "prune-early": "early heads keep three components",
+    "prune-early": "early heads keep an eighth of their components",
     "amplify-minor": "minor components of the middle blocks × 1.5",
     "suppress-degenerate": "weakest components of the last blocks off",
-    "window-5-15": "components 5 to 15 of the late stages × 1.5",
+    "window": "middle components of the late stages × 1.5",
     "text-aligned": "components by how far they point along the class texts",
 }
 """Rules that look at no label, so that all clips may be shown under them."""

@@ -279,4 +279,5 @@ def _learned(notes: Mapping[str, Any]) -> str:
 app.command("front")(reweight_studies.front)
 app.command("retention")(reweight_studies.retention)
 app.command("exit")(reweight_studies.exits)
+app.command("rule")(reweight_studies.rule)
 app.command("transfer")(reweight_studies.transfer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -139,6 +139,80 @@ def exits(
         for table in tables:
             show_table(table, list(table.columns))
     typer.echo(f"{len(written)} files in {run / 'tables'}")
+
+
+def rule(
+    name: Annotated[
+        str,
+        typer.Argument(help="prune-early, amplify-minor, suppress-degenerate, window, retain …"),
+    ],
+    run: options.Run,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the gains.")],
+    number: Annotated[
+        list[str] | None,
+        typer.Option("--number", help="A number of the rule: share=0.5, factor=2; repeatable."),
+    ] = None,
+    path: Annotated[
+        Literal["direct", "network"],
+        typer.Option("--path", help="On contributions to the latent, or inside the encoder."),
+    ] = "direct",
+    stages: options.Stages = "",
+    fold: options.Folds = None,
+    model: options.ModelOfStore = None,
+    root: options.Root = None,
+    data_option: options.DataOption = None,
+    device: options.Device = "auto",
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Gains by a rule, without training: written, and judged on the clips of RUN.
+
+    Numbers of components are shares of a head's width, so that a rule means the same on every
+    model. `fisher` looks at the labels of these clips: what it says of itself here flatters it, and
+    `reweight compare --method rule-*` judges all rules on grouped folds.
+    """
+    import numpy as np
+
+    from residual_audio.adaptation.methods.rule import Rule, rule_gains
+    from residual_audio.adaptation.problem import problem_of
+    from residual_audio.adaptation.transfer import transfer as apply
+    from residual_audio.judge.of_store import rows_of
+    from residual_audio.reweight.gain_files import save_gains
+    from residual_audio.store import open_store
+
+    asked = Rule(name, tuple(int(s) for s in stages.split(",")) if stages else None)
+    numbers = _numbers(number or [])
+    store = open_store(run)
+    rows = rows_of(store, fold)
+    with watching(quiet or json) as progress:
+        passes = None
+        if path == "network":
+            passes = load_passes_of(store, rows, model, root, data_option, device, progress)
+        problem = problem_of(store, rows, passes=passes)
+        found = rule_gains(problem, np.arange(len(problem)), asked, path=path, numbers=numbers)
+        judged = apply(problem, found)
+    written = save_gains(found, out)
+    if json:
+        print_json({"out": str(written), **judged})
+        return
+    typer.echo(
+        f"{name}: top-1 {judged['top1_before']:.1%} before, {judged['top1_after']:.1%} after "
+        f"({judged['gain']:+.1%} [{judged['gain_low']:+.1%}, {judged['gain_high']:+.1%}], "
+        f"n = {judged['n']}); {written}"
+    )
+
+
+def _numbers(given: list[str]) -> dict[str, float]:
+    from residual_audio.errors import InputError
+
+    found = {}
+    for text in given:
+        key, _, value = text.partition("=")
+        try:
+            found[key.strip()] = float(value)
+        except ValueError as error:
+            raise InputError(f"'{text}' is no number of a rule: write share=0.5") from error
+    return found
 
 
 def transfer(

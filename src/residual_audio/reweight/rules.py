@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,16 @@ class Ground:
         unit = parse_unit(name, self.sites)
         return None if unit.kind in ("stage", "output") else unit.block
 
+    def width(self, name: str) -> int:
+        """Dimensions of a unit, whatever the model: rules count by shares of it."""
+        return parse_unit(name, self.sites).width or len(self.spectra[name].mean)
+
+    def count(self, name: str, share: float) -> int:
+        """So many components are this share of a unit's width; at least one."""
+        if not 0 < share <= 1:
+            raise InputError(f"a share of {share:g} is not between 0 and 1")
+        return max(1, round(share * self.width(name)))
+
     def gains(self, rule: Callable[[str, Spectrum], FloatArray | None]) -> Gains:
         """Identity, but for the units where the rule gives gains."""
         start = identity_gains(self.spectra, **self.about)
@@ -56,13 +67,11 @@ class Ground:
         )
 
 
-def prune_early(ground: Ground, keep: int = 3, blocks: Sequence[int] = (0, 1)) -> Gains:
-    """Only the first `keep` components of each unit in the first blocks."""
+def prune_early(ground: Ground, share: float = 1 / 8, blocks: Sequence[int] = (0, 1)) -> Gains:
+    """Only the first `share` of the components of each unit in the first blocks (3 of 24)."""
     return ground.gains(
         lambda unit, s: (
-            (np.arange(len(s.basis)) < keep).astype(np.float64)
-            if ground.block(unit) in blocks
-            else None
+            _first(s, ground.count(unit, share)) if ground.block(unit) in blocks else None
         )
     )
 
@@ -96,25 +105,35 @@ def suppress_degenerate(
 
 def component_window(
     ground: Ground,
-    first: int = 5,
-    last: int = 15,
+    first: float = 4 / 24,
+    last: float = 15 / 24,
     factor: float = 1.5,
     stages: Sequence[int] = (2, 3),
 ) -> Gains:
-    """`factor` for components `first` to `last` (counted from 1) in the given stages."""
+    """`factor` for components between two shares of a unit's width (the 5th to 15th of 24), in the
+    given stages."""
 
     def rule(unit: str, s: Spectrum) -> FloatArray | None:
         if parse_unit(unit, ground.sites).stage not in stages:
             return None
-        number = np.arange(1, len(s.basis) + 1)
-        return np.where((number >= first) & (number <= last), factor, 1.0)
+        place = (np.arange(len(s.basis)) + 0.5) / ground.width(unit)
+        return np.where((place > first) & (place < last), factor, 1.0)
 
     return ground.gains(rule)
 
 
-def retain(ground: Ground, k: int = 16) -> Gains:
+def retain(ground: Ground, share: float = 2 / 3) -> Gains:
+    """Only the first `share` of the components of every unit (16 of 24)."""
+    return ground.gains(lambda unit, s: _first(s, ground.count(unit, share)))
+
+
+def retain_first(ground: Ground, k: int) -> Gains:
     """Only the first k components of every unit."""
-    return ground.gains(lambda unit, s: (np.arange(len(s.basis)) < k).astype(np.float64))
+    return ground.gains(lambda unit, s: _first(s, k))
+
+
+def _first(spectrum: Spectrum, k: int) -> FloatArray:
+    return (np.arange(len(spectrum.basis)) < k).astype(np.float64)
 
 
 def fisher_weighted(ground: Ground) -> Gains:
@@ -157,8 +176,25 @@ STRATEGIES: dict[str, Callable[..., Gains]] = {
     "prune-early": prune_early,
     "amplify-minor": amplify_minor,
     "suppress-degenerate": suppress_degenerate,
-    "window-5-15": component_window,
-    "retain-16": retain,
+    "window": component_window,
+    "retain": retain,
     "fisher": fisher_weighted,
     "text-aligned": text_aligned,
 }
+
+
+def apply_rule(name: str, ground: Ground, numbers: Mapping[str, float]) -> Gains:
+    """A rule by name with its numbers (`share`, `factor`, `ratio` …)."""
+    if name not in STRATEGIES:
+        raise InputError(f"'{name}' is no rule: choose among {', '.join(STRATEGIES)}")
+    rule = STRATEGIES[name]
+    known = [
+        key
+        for key, parameter in signature(rule).parameters.items()
+        if parameter.annotation in ("float", float)
+    ]
+    for key in numbers:
+        if key not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise InputError(f"the rule '{name}' has no number '{key}': {has}")
+    return rule(ground, **numbers)

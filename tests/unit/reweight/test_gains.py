@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -29,6 +29,7 @@ from residual_audio.reweight.gains import (
     moved,
 )
 from residual_audio.reweight.network import NetworkGains
+from residual_audio.reweight.rules import Ground, apply_rule
 from residual_audio.types import Gains, Spectrum, parse_unit
 
 LATENT = 64
@@ -129,6 +130,33 @@ def test_folding_equals_editing_and_undo_restores(model, features, units, keep_m
     folded.undo()
     assert torch.equal(model.embed(features), before)
     assert all(torch.equal(v, state[k]) for k, v in model.encoder.state_dict().items())
+
+
+@pytest.mark.parametrize("kind", ["bounded", "sparse", "rule"])
+def test_bounded_sparse_and_rule_gains_fold_alike(model, features, kind):
+    given = make_gains(model, ["s2.b0.h0", "s2.b1.h1", "s3.b0.h2"])
+    values = {unit: np.clip(3.0 * np.abs(g), 0, 4) for unit, g in given.gains.items()}
+    if kind == "sparse":
+        values["s2.b1.h1"] = np.ones_like(values["s2.b1.h1"])
+    gains = replace(given, gains=values)
+    if kind == "rule":
+        gains = apply_rule("retain", Ground(given.spectra, model.encoder.sites), {"share": 0.25})
+        assert all(g.tolist() == [1, 1, 0, 0, 0, 0, 0, 0] for g in gains.gains.values())
+    with torch.no_grad():
+        edited = model.embed(features, NetworkGains(gains, model.encoder.sites))
+    assert (edited - model.embed(features)).abs().max() > 1e-3
+    fold(model, gains)
+    torch.testing.assert_close(model.embed(features), edited, atol=1e-5, rtol=1e-4)
+
+
+def test_a_rule_says_which_numbers_it_has(model):
+    ground = Ground(make_gains(model, ["s2.b0.h0"]).spectra, model.encoder.sites)
+    with pytest.raises(InputError, match="it has share"):
+        apply_rule("retain", ground, {"k": 16})
+    with pytest.raises(InputError, match="not between 0 and 1"):
+        apply_rule("retain", ground, {"share": 16})
+    with pytest.raises(InputError, match="is no rule"):
+        apply_rule("retain-16", ground, {})
 
 
 def test_a_coarse_gain_scales_the_head_and_folds(model, features):

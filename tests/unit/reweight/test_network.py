@@ -263,7 +263,7 @@ def ground(model: TinyModel, k: int = 8) -> Ground:
 
 def test_rules_touch_only_their_blocks(model):
     g = ground(model)
-    pruned = STRATEGIES["prune-early"](g, keep=2)
+    pruned = STRATEGIES["prune-early"](g, share=0.25)
     assert pruned.gains["s0.b0.h0"].tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
     assert pruned.gains["s0.b1.h0"].tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
     assert (pruned.gains["s1.b0.h0"] == 1).all()
@@ -271,14 +271,23 @@ def test_rules_touch_only_their_blocks(model):
     values = g.spectra["s3.b1.h0"].eigenvalues
     assert (late.gains["s3.b1.h0"] == (values >= 0.05 * values[0])).all()
     assert (late.gains["s3.b0.h0"] == 1).all()
-    window = STRATEGIES["window-5-15"](g, factor=2.0)
+    window = STRATEGIES["window"](g, first=0.5, last=1.0, factor=2.0)
     assert window.gains["s2.b0.h0"].tolist() == [1, 1, 1, 1, 2, 2, 2, 2]
     assert (window.gains["s1.b0.h0"] == 1).all()
     minor = STRATEGIES["amplify-minor"](g, blocks=(4,))
     assert minor.gains["s2.b0.h0"][0] == 1
     assert (minor.gains["s2.b0.h0"] == 1.5).any()
     assert (minor.gains["s2.b1.h0"] == 1).all()
-    assert STRATEGIES["retain-16"](g, k=3).gains["s3.b0.h0"].tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
+    assert STRATEGIES["retain"](g, share=3 / 8).gains["s3.b0.h0"].tolist() == [
+        1,
+        1,
+        1,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ]
 
 
 def test_fisher_rule_raises_the_component_that_knows_the_class(model):
