@@ -176,19 +176,15 @@ def rule(
     from residual_audio.adaptation.methods.rule import Rule, rule_gains
     from residual_audio.adaptation.problem import problem_of
     from residual_audio.adaptation.transfer import transfer as apply
-    from residual_audio.judge.of_store import rows_of
     from residual_audio.reweight.gain_files import save_gains
-    from residual_audio.store import open_store
 
     asked = Rule(name, tuple(int(s) for s in stages.split(",")) if stages else None)
     numbers = _numbers(number or [])
-    store = open_store(run)
-    rows = rows_of(store, fold)
+    given = given_run(run, root, data_option)
+    rows = given.rows(fold)
     with watching(quiet or json) as progress:
-        passes = None
-        if path == "network":
-            passes = load_passes_of(store, rows, model, root, data_option, device, progress)
-        problem = problem_of(store, rows, passes=passes)
+        passes = given.passes(model, rows, progress, device) if path == "network" else None
+        problem = problem_of(given.store, rows, passes=passes)
         found = rule_gains(problem, np.arange(len(problem)), asked, path=path, numbers=numbers)
         judged = apply(problem, found)
     written = save_gains(found, out)
