@@ -114,13 +114,17 @@ def direct_spectra(
             (head,) = unit.heads
             spectrum = _projected(contributions.pools(head)[rows], contributions.operator(head))
         else:
-            spectrum = fit_spectrum(contribution_of(contributions, unit)[rows])
+            spectrum = fit_spectrum(what_gains_move(contributions, unit)[rows])
         found[unit.name] = spectrum
     return found
 
 
-def contribution_of(contributions: Contributions, unit: Unit) -> FloatArray:
-    """[clip, D]: of a head, MLP, block attention, of all attention of a stage, or the latent."""
+def what_gains_move(contributions: Contributions, unit: Unit) -> FloatArray:
+    """[clip, D]: what the unit adds to the latent as far as its gains act on it.
+
+    Those of a stage act at every attention of it and leave its MLPs alone, unlike
+    `Contributions.of`, which has both.
+    """
     if unit.kind == "output":
         return contributions.latent
     if unit.kind == "stage":

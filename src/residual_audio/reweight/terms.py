@@ -18,7 +18,7 @@ from torch import Tensor
 
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
-from residual_audio.reweight.axes import contribution_of
+from residual_audio.reweight.axes import what_gains_move
 from residual_audio.reweight.gains import check_gains
 from residual_audio.types import FloatArray, Gains, Spectrum, parse_units
 
@@ -237,15 +237,15 @@ def direct_terms(
             onto = contributions.operator(head).astype(np.float64) @ axes
             along = contributions.pools(head) @ onto
         else:
-            along = contribution_of(contributions, units[unit]) @ axes
+            along = what_gains_move(contributions, units[unit]) @ axes
         amplitudes[:, start:stop] = along - spectrum.mean @ axes
         start = stop
     whole = np.empty((n, d, len(rough)), np.float32)
     for i, unit in enumerate(rough):
-        whole[:, :, i] = contribution_of(contributions, units[unit]) - spectra[unit].mean
+        whole[:, :, i] = what_gains_move(contributions, units[unit]) - spectra[unit].mean
     if not keep_mean:
         for unit in spectra:
-            base = base - contribution_of(contributions, units[unit])
+            base = base - what_gains_move(contributions, units[unit])
     axes_all = [spectra[u].basis for u in fine] or [np.empty((0, d))]
     return DirectTerms(
         base=torch.from_numpy(np.array(base, np.float32)),

@@ -13,10 +13,10 @@ from residual_audio.metrics.spectra import fit_spectrum
 from residual_audio.reweight.axes import (
     Components,
     chosen_units,
-    contribution_of,
     direct_spectra,
     kept_parts,
     turn,
+    what_gains_move,
 )
 from residual_audio.reweight.descent import FitSettings, fit
 from residual_audio.reweight.descent_search import Search, search_and_fit
@@ -84,7 +84,7 @@ def test_latent_equals_gains_on_explicit_contributions(parts, keep_mean, mean_ga
     gains = terms.gains(values)
     want = parts.latent.astype(np.float64)
     for unit in spectra:
-        own = contribution_of(parts, parse_unit(unit, parts.sites)).astype(np.float64)
+        own = what_gains_move(parts, parse_unit(unit, parts.sites)).astype(np.float64)
         a, c = affine_of(gains, unit)
         want = want - own + own @ a + c
     np.testing.assert_allclose(terms.latent(values).numpy(), want, atol=2e-5)

@@ -17,8 +17,8 @@ from residual_audio.errors import InputError
 from residual_audio.reweight.axes import (
     Components,
     chosen_units,
-    contribution_of,
     network_spectra,
+    what_gains_move,
 )
 from residual_audio.reweight.gains import n_gains
 from residual_audio.reweight.rules import STRATEGIES, Ground, apply_rule
@@ -76,7 +76,7 @@ def rule_gains(
         if path == "network":
             own = problem.vectors(name)[rows]
         else:
-            own = contribution_of(problem.direct, name)[rows]
+            own = what_gains_move(problem.direct, name)[rows]
         return (own - spectrum.mean) @ spectrum.basis.T
 
     ground = Ground(
