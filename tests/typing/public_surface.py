@@ -74,3 +74,7 @@ def words(model: ra.Model, files: list[Path], sounds: ra.Dataset) -> None:
     labels.plot("score").savefig("labels.png")
     ra.evaluate(model, sounds, sample=40).plot("top1")
     print(cards.table, model.run(files, keep="s2.b5.h11").plot("s2.b5.h11", clip=0))
+
+
+def side_by_side(one: ra.Run, other: ra.Run) -> None:
+    print(ra.compare_runs({"one": one, "other": other}, n=40).places)

@@ -67,8 +67,10 @@ def _walk(
 ) -> str | None:
     """From chunk to chunk until `look` has found something; else it says how far the next is."""
     for _ in range(_CHUNKS_MAX):
-        file.seek(at)
-        head = file.read(n_head) if at < n_bytes else b""
+        head = b""
+        if at < n_bytes:  # a size that lies may point further than any file reaches
+            file.seek(at)
+            head = file.read(n_head)
         if len(head) < n_head:
             return _NO_SAMPLES
         found = look(at, head)
