@@ -47,6 +47,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "reweight fit": ("reweight fit runs/mine --path network --root my-sounds --out gains",),
     "reweight front": ("reweight front runs/mine --keep runs/reference",),
     "reweight retention": ("reweight retention runs/mine --root my-sounds",),
+    "reweight rule": ("reweight rule retain runs/mine --number share=0.5 --out gains",),
     "reweight exit": ("reweight exit runs/mine --root my-sounds",),
     "reweight transfer": ("reweight transfer gains runs/other",),
     "sweep": ("sweep runs/mine --trials 30",),
