@@ -25,7 +25,10 @@ def run(
     ] = None,
     screen: Annotated[
         bool,
-        typer.Option("--screen/--no-screen", help="Leave out listeners by ITU-R BS.1534-3."),
+        typer.Option(
+            "--screen/--no-screen",
+            help="Leave out listeners who miss reference or anchor.",
+        ),
     ] = True,
     seed: options.Seed = 0,
     resamples: options.Resamples = 2000,

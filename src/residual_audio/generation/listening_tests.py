@@ -1,4 +1,4 @@
-"""Listening tests by ITU-R BS.1534: screened, summarised and tested, listeners as the units."""
+"""Listening tests (MUSHRA): screened, summarised and tested, with listeners as the units."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from residual_audio.types import Result, Score
 
 REFERENCES = ("reference", "ref", "hidden_reference", "hiddenref", "hidden reference")
 RULE = (
-    "ITU-R BS.1534-3: hidden reference below 90% of the scale, or mid anchor above it, in more "
-    "than 15% of the trials; trials in which over 25% of the listeners rate the mid anchor above "
-    "do not count for the anchor"
+    "hidden reference below 90% of the scale, or mid anchor above it, in more than 15% of the "
+    "trials; trials in which over 25% of the listeners rate the mid anchor above do not count for "
+    "the anchor (not checked against the text of ITU-R BS.1534-3)"
 )
 
 

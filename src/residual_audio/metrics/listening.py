@@ -128,12 +128,13 @@ def screen(
     high: float = 100.0,
     mid_anchor: int | None = None,
 ) -> PostScreening:
-    """ITU-R BS.1534-3 post-screening.
+    """Post-screening by the hidden reference and the mid-range anchor.
 
-    A listener goes who rates the hidden reference below 90 (of 100; here 90% of the scale) in more
-    than 15% of the trials, or the mid-range anchor above 90 in more than 15% of them. A trial in
-    which more than 25% of the listeners rate the mid anchor above 90 was hardly changed by the
-    anchor's filter: it does not count in the second rule.
+    Meant as in ITU-R BS.1534-3, whose text was not at hand to check it against. A listener goes who
+    rates the hidden reference below 90 (of 100; here 90% of the scale) in more than 15% of the
+    trials, or the mid-range anchor above 90 in more than 15% of them. A trial in which more than
+    25% of the listeners rate the mid anchor above 90 was hardly changed by the anchor's filter: it
+    does not count in the second rule.
     """
     ratings = np.asarray(ratings, dtype=np.float64)
     limit = low + GOOD * (high - low)

@@ -87,7 +87,7 @@ def test_summary_resamples_listeners(ratings: np.ndarray) -> None:
     assert math.isnan(gone.mean)
 
 
-def test_screening_by_bs1534() -> None:
+def test_screening_by_the_hidden_reference() -> None:
     ratings = np.full((3, 20, 2), 50.0)
     ratings[:, :, 0] = 100
     ratings[1, :3, 0] = 89  # 15%: allowed
