@@ -152,7 +152,7 @@ def encoder(
 
 def with_preset(model: Model, preset: FrontEndPreset) -> Model:
     """The same weights behind another front-end; the model that was given stays as it is."""
-    twin = Model._twin(model)
+    twin = Model.twin(model)
     if preset.quantise and not model.spec.quantise:
         front_end = build_front_end(replace(model.spec, quantise=True))
         front_end.load_state_dict(model.front_end.state_dict())

@@ -40,7 +40,7 @@ def run(
         str | None,
         typer.Option("--licence", help="Of the base, where its card does not say it."),
     ] = None,
-    push: Annotated[
+    repository: Annotated[
         str | None,
         typer.Option("--push", help="Repository on the hub to put it into; a new one is private."),
     ] = None,
@@ -54,24 +54,30 @@ def run(
     Judged on grouped folds (no clip is scored by what was fitted on it), then fitted on all clips
     and written below OUT with a model card. Run it again to continue where it stopped.
     """
-    from residual_audio.models import hub
-    from residual_audio.models.registry import load_model
-    from residual_audio.pipeline.own_pairs import PairSettings, adapt_to_pairs
-    from residual_audio.reweight.folded_checkpoint import exported_files
+    from residual_audio.surface.adapted_pairs import adapt_pairs
+    from residual_audio.surface.model import load_model
+    from residual_audio.surface.pushed import check_repository, push
 
-    if push is not None:
-        hub.check_repository(push)
+    check_repository(repository)
     names = None if dataset is None else [dataset]
     roots = None if root is None else [root]
     (data,) = load_datasets(names, roots, data_option)
-    settings = PairSettings(how, to, folds, seed, epochs, licence)
     with watching(quiet or json) as progress:
-        loaded = load_model(model, device)
-        found = adapt_to_pairs(loaded, data, out, settings, progress=progress)
+        found = adapt_pairs(
+            load_model(model, device),
+            data,
+            out,
+            how=how,
+            to=to,
+            n_folds=folds,
+            seed=seed,
+            epochs=epochs,
+            licence=licence,
+            progress=progress,
+        )
     scores = (found.before, found.after, found.gain)
-    if push is not None:
-        where = hub.push(exported_files(found.checkpoint), push)
-        typer.echo(f"pushed to {where}", err=json)
+    if repository is not None:
+        typer.echo(f"pushed to {push(found.checkpoint, repository)}", err=json)
     if json:
         print_json(
             {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -38,7 +37,7 @@ def run(
         str | None,
         typer.Option("--licence", help="Of the base, where its card does not say it."),
     ] = None,
-    push: Annotated[
+    repository: Annotated[
         str | None,
         typer.Option("--push", help="Repository on the hub to put it into; a new one is private."),
     ] = None,
@@ -48,26 +47,23 @@ def run(
 
     Every export carries a model card (README.md) and a record of what was folded into what.
     """
-    from residual_audio.models import hub
-    from residual_audio.models.registry import load_model
     from residual_audio.results import read_result
-    from residual_audio.reweight.folded_checkpoint import Wrapping, export_folded, exported_files
-    from residual_audio.reweight.gain_files import load_gains
+    from residual_audio.surface.folded import fold
+    from residual_audio.surface.model import load_model
+    from residual_audio.surface.pushed import check_repository, push
 
-    if push is not None:
-        hub.check_repository(push)
-    scores = tuple(read_result(path) for path in result or ())
-    loaded = load_model(model, "cpu")
-    found = [load_gains(path) for path in gains]
-    wrapping = Wrapping(scores, licence, heads)
-    record = export_folded(loaded, found, to, out, amount=amount, wrapping=wrapping)
-    if push is not None:
-        where = hub.push(exported_files(out), push)
-        typer.echo(f"pushed to {where}", err=json)
+    check_repository(repository)
+    scores = [read_result(path) for path in result or ()]
+    folded = fold(load_model(model, "cpu"), gains, amount)
+    folded.save(out, to, results=scores, licence=licence, heads=heads)
+    if repository is not None:
+        typer.echo(f"pushed to {push(out, repository)}", err=json)
+    base, n = folded.made.base.name, folded.n_gains
     if json:
-        print_json(asdict(record))
+        about = {"model": base, "to": to, "out": str(out), "gains": n}
+        print_json({**about, "difference": folded.difference})
         return
     typer.echo(
-        f"{record.gains:,} gains folded into {record.model}, written to {out} ({to}); "
-        f"embeddings of the checkpoint and of the edited model differ by {record.difference:.1e}"
+        f"{n:,} gains folded into {base}, written to {out} ({to}); "
+        f"embeddings of the checkpoint and of the edited model differ by {folded.difference:.1e}"
     )

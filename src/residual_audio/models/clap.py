@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -43,12 +44,27 @@ class AudioTextModel(nn.Module):
         self.logit_scale = logit_scale
         self.trained_on: tuple[TrainingData, ...] | None = None
         """What it has heard while it learned; None where nobody knows."""
-        """None where it is not known."""
         self.front_end = front_end
         self.encoder = encoder
         self.head = head
         self.text = text
         self.eval().requires_grad_(False)
+
+    @classmethod
+    def twin(cls, model: AudioTextModel, encoder: Encoder | None = None) -> Self:
+        """Another object with the same parts, in the mode they are in; the encoder may differ."""
+        twin = cls.__new__(cls)
+        twin.__dict__.update(model.__dict__)
+        twin._modules = {**model._modules, "encoder": encoder or model.encoder}
+        twin.name, twin.sha256 = model.name, model.sha256
+        return twin
+
+    @classmethod
+    def copy_of(cls, model: AudioTextModel) -> Self:
+        """The same with an encoder and a joint head of its own: changing them changes no other."""
+        own = cls.twin(model, copy.deepcopy(model.encoder))
+        own.head = copy.deepcopy(model.head)
+        return own
 
     @property
     def spec(self) -> FrontEndSpec:

@@ -85,7 +85,10 @@ def adapt_to_pairs(
     *,
     progress: Progress = SILENT,
 ) -> PairOutcome:
-    """Judge, fit on all clips, write a checkpoint below `out`; `model` holds it afterwards."""
+    """Judge, fit on all clips, write a checkpoint below `out`.
+
+    Trained weights stay in `model`: give a copy where the one that was given is needed again.
+    """
     asked = PairSettings() if settings is None else settings
     if model.text is None:
         raise InputError(f"'{model.name}' has no text side: there is nothing to pair sounds with")

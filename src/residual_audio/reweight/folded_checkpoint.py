@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -31,28 +30,18 @@ Layout = Literal["hf", "laion", "native", "peft", "onnx"]
 
 
 @dataclass(frozen=True)
-class Exported:
-    """What was written, and how well it was proved."""
-
-    model: str
-    to: Layout
-    out: str
-    gains: int
-    difference: float
-    """Largest difference between embeddings of the folded and of the edited model."""
-
-
-@dataclass(frozen=True)
 class Folding:
-    """What was folded into what."""
+    """A model with gains in its weights, proved, and what it was made from."""
 
-    name: str
-    sha256: str
-    """Of the model as it was before."""
+    model: AudioTextModel
+    """Weights of its own; name and digest are those of the model before."""
+    base: AudioTextModel
+    """Untouched."""
     gains: tuple[Gains, ...]
+    """As they were folded: times the amount."""
     amount: float
-    updates: Mapping[Place, LowRankUpdate]
-    """The same as low-rank updates of the weights before."""
+    difference: float
+    """Largest difference between embeddings of the folded weights and of the edited pass."""
 
 
 @dataclass(frozen=True)
@@ -67,38 +56,17 @@ class Wrapping:
     """In ONNX: outputs of the heads too."""
 
 
-def export_folded(
-    model: AudioTextModel,
-    gains: Sequence[Gains],
-    to: Layout,
-    out: Path,
-    *,
-    amount: float = 1.0,
-    wrapping: Wrapping | None = None,
-) -> Exported:
-    """Fold the gains one after another into the model (in place) and write it.
-
-    The folded weights must give the embedding that editing the forward pass gives, on a dummy clip;
-    otherwise nothing is written.
-    """
-    scaled = tuple(blend(g, amount) for g in gains)
-    name, sha256 = model.name, model.sha256
-    before = model.encoder, model.head
-    model.encoder, model.head = copy.deepcopy(before)
-    difference = fold_proved(model, scaled)
-    updates: dict[Place, LowRankUpdate] = {}
-    if to == "peft":
-        want = _edited(model, None)
-        model.encoder, model.head = before
-        updates = low_rank_form(model, scaled)
-        apply_updates(model, updates)
-        difference = _checked(max(difference, _apart(_edited(model, None), want)))
-    made = Folding(name, sha256, scaled, amount, updates)
-    write_folded(model, made, to, out, wrapping or Wrapping())
-    return Exported(model.name, to, str(out), sum(n_gains(g) for g in scaled), difference)
+NOTHING_WITH_IT = Wrapping()
 
 
-def fold_proved(model: AudioTextModel, gains: Sequence[Gains]) -> float:
+def fold_copy(base: AudioTextModel, gains: Sequence[Gains], amount: float = 1.0) -> Folding:
+    """Gains, one after another, in the weights of a copy."""
+    scaled = tuple(blend(each, amount) for each in gains)
+    model = AudioTextModel.copy_of(base)
+    return Folding(model, base, scaled, amount, _fold_proved(model, scaled))
+
+
+def _fold_proved(model: AudioTextModel, gains: Sequence[Gains]) -> float:
     """Fold the gains one after another into the model, in place.
 
     Gives the largest difference between embeddings of the folded weights and of the edited pass on
@@ -136,42 +104,50 @@ def _checked(difference: float) -> float:
 
 
 def write_folded(
-    model: AudioTextModel, made: Folding, to: Layout, out: Path, wrapping: Wrapping
+    made: Folding, to: Layout, out: Path, wrapping: Wrapping = NOTHING_WITH_IT
 ) -> None:
-    """The checkpoint (of a folded model; for PEFT the updates alone), a record and a card."""
-    folded: dict[str, Any] = {
+    """The checkpoint (for PEFT the gains alone, as updates of the base), a record and a card."""
+    model, base = made.model, made.base
+    folded: dict[str, object] = {
         "gains": [{"n": n_gains(g), **dict(g.fitted_on)} for g in made.gains],
         "amount": made.amount,
     }
     if to == "native":
         native.save(model, out, {"folded": provenance.plain(folded)})
     elif to == "peft":
-        save_adapter(model, made.updates, out, base_of(made.name))
+        save_adapter(base, _updates_proved(made), out, base_of(base.name))
     elif to == "onnx":
         onnx_tower.save(model, out, wrapping.heads)
     else:
         write_model(model, out, to)
     record = {
         "folded": folded,
-        "from": {"name": Path(made.name).name, "sha256": made.sha256},
+        "from": {"name": Path(base.name).name, "sha256": base.sha256},
         "written_by": provenance.collect(),
     }
     write_json(record_path(out), provenance.plain(record))
-    write_card(_facts(model, made, to, out, wrapping), beside(out, CARD))
+    write_card(_facts(made, to, out, wrapping), beside(out, CARD))
 
 
-def _facts(
-    model: AudioTextModel, made: Folding, to: Layout, out: Path, wrapping: Wrapping
-) -> CardFacts:
+def _updates_proved(made: Folding) -> dict[Place, LowRankUpdate]:
+    """The same gains as low-rank updates, which must give what the folded weights give."""
+    updates = low_rank_form(made.base, made.gains)
+    updated = AudioTextModel.copy_of(made.base)
+    apply_updates(updated, updates)
+    _checked(_apart(_edited(updated, None), _edited(made.model, None)))
+    return updates
+
+
+def _facts(made: Folding, to: Layout, out: Path, wrapping: Wrapping) -> CardFacts:
     known = [dict(g.fitted_on).get("dataset", {}) for g in made.gains]
-    n, base = sum(n_gains(g) for g in made.gains), base_of(made.name)
+    n, base = sum(n_gains(g) for g in made.gains), base_of(made.base.name)
     return CardFacts(
         name=out.name,
         base=base,
         layout=to,
         change=f"{base} with {n:,} gains on principal components of its heads (ResiDual).",
-        licence=wrapping.licence or licence_of(made.name),
-        has_text=model.text is not None,
+        licence=wrapping.licence or licence_of(made.base.name),
+        has_text=made.model.text is not None,
         datasets=tuple(dict.fromkeys(str(d["name"]) for d in known if "name" in d)),
         results=wrapping.results,
     )

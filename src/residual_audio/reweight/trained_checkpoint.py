@@ -21,8 +21,9 @@ from residual_audio.reweight.folded_checkpoint import (
     Layout,
     Wrapping,
     beside,
-    export_folded,
+    fold_copy,
     record_path,
+    write_folded,
 )
 from residual_audio.reweight.low_rank_form import apply_updates
 from residual_audio.types import Gains
@@ -47,9 +48,10 @@ class LeftBehind:
 def write_trained(
     model: AudioTextModel, left: LeftBehind, to: Layout, out: Path, wrapping: Wrapping
 ) -> None:
-    """Put it into the model, in place, and write that; for PEFT low-rank updates alone."""
+    """Write the model with it; for PEFT low-rank updates alone. Trained weights are put into the
+    model that was given, in place: it is theirs already."""
     if left.gains is not None:
-        export_folded(model, [left.gains], to, out, wrapping=wrapping)
+        write_folded(fold_copy(model, [left.gains]), to, out, wrapping)
         return
     if to == "peft" and not left.updates:
         raise InputError(NO_ADAPTER)

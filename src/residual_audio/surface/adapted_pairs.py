@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from residual_audio.pipeline.own_pairs import How, PairOutcome, PairSettings, adapt_to_pairs
 from residual_audio.progress import SILENT, Progress
 from residual_audio.reweight.folded_checkpoint import Layout
 from residual_audio.surface.given import DatasetLike, ModelLike, given_dataset, given_model
+from residual_audio.surface.model import Model
+
+
+class PairOptions(TypedDict, total=False):
+    """How to adapt, to judge and to write."""
+
+    how: How
+    to: Layout
+    n_folds: int
+    seed: int
+    epochs: int | None
+    """At most so many; None: what is good for the method."""
+    licence: str | None
+    """Of the base, where its card does not say it."""
 
 
 def adapt_pairs(
@@ -17,11 +31,10 @@ def adapt_pairs(
     dataset: DatasetLike,
     out: str | Path,
     *,
-    how: How = "residual",
-    to: Layout = "native",
     root: str | Path | None = None,
     labels: Sequence[str | None] | None = None,
     progress: Progress = SILENT,
+    **options: Unpack[PairOptions],
 ) -> PairOutcome:
     """Adapt a model to sounds with labels or captions; what it is worth on grouped folds first.
 
@@ -36,10 +49,7 @@ def adapt_pairs(
     >>> found.after.n, found.checkpoint.name
     (12, 'head-native')
     """
-    given = given_model(model)
     # the weights that were given stay as they are
-    own = type(given)._twin(given, copy.deepcopy(given.encoder))
-    own.head = copy.deepcopy(given.head)
+    own = Model.copy_of(given_model(model))
     data = given_dataset(dataset, root, labels)
-    settings = PairSettings(how=how, to=to)
-    return adapt_to_pairs(own, data, Path(out), settings, progress=progress)
+    return adapt_to_pairs(own, data, Path(out), PairSettings(**options), progress=progress)

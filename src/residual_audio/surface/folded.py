@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +13,10 @@ from residual_audio.reweight.folded_checkpoint import (
     Folding,
     Layout,
     Wrapping,
-    fold_proved,
+    fold_copy,
     write_folded,
 )
-from residual_audio.reweight.gains import blend, n_gains
-from residual_audio.reweight.low_rank_form import low_rank_form
+from residual_audio.reweight.gains import n_gains
 from residual_audio.surface.given import GainsLike, ModelLike, given_gains, given_model
 from residual_audio.surface.model import Model
 from residual_audio.types import Gains, Result
@@ -35,11 +33,22 @@ class FoldedModel(Model):
     256
     """
 
-    gains: Gains
-    amount: float
-    difference: float
-    """Largest difference between embeddings of folded weights and of the edited pass."""
-    made_from: Model
+    made: Folding
+    """What was folded into what, and how well it was proved."""
+
+    @property
+    def gains(self) -> tuple[Gains, ...]:
+        """As they were folded."""
+        return self.made.gains
+
+    @property
+    def n_gains(self) -> int:
+        return sum(n_gains(one) for one in self.gains)
+
+    @property
+    def difference(self) -> float:
+        """Largest difference between embeddings of folded weights and of the edited pass."""
+        return self.made.difference
 
     def save(
         self,
@@ -55,18 +64,18 @@ class FoldedModel(Model):
         `native`, `hf`, `laion`, `onnx` (with `heads`, outputs of heads too), or `peft`: the gains
         alone as a LoRA adapter of the base. `results` go into the card with their intervals.
         """
-        base = self.made_from
-        updates = low_rank_form(base, [self.gains]) if to == "peft" else {}
-        made = Folding(base.name, base.sha256, (self.gains,), self.amount, updates)
-        write_folded(self, made, to, Path(out), Wrapping(tuple(results), licence, heads))
+        write_folded(self.made, to, Path(out), Wrapping(tuple(results), licence, heads))
         return Path(out)
 
 
-def fold(model: ModelLike, gains: GainsLike, amount: float = 1.0) -> FoldedModel:
+def fold(
+    model: ModelLike, gains: GainsLike | Sequence[GainsLike], amount: float = 1.0
+) -> FoldedModel:
     """The model with network gains in its weights: no cost at run time.
 
     Proved on a dummy clip before it is handed out: folded weights give the embedding that the
-    edited pass gives. `amount` goes from 0 (none of the gains) to 1 (as they are).
+    edited pass gives. Several gains are folded one after another. `amount` goes from 0 (none of
+    them) to 1 (as they are).
 
     >>> import numpy as np, residual_audio as ra
     >>> model = ra.load_model("nano")
@@ -76,15 +85,15 @@ def fold(model: ModelLike, gains: GainsLike, amount: float = 1.0) -> FoldedModel
     >>> folded.difference < 1e-4
     True
     """
-    given, asked = given_model(model), blend(given_gains(gains), amount)
+    given = given_model(model)
     if isinstance(given.encoder, EditedEncoder):
         raise ModelError(f"'{given.name}' is edited in every pass: fold into the model it is of")
-    made = FoldedModel._twin(given, copy.deepcopy(given.encoder))
-    made.head = copy.deepcopy(given.head)
-    made.difference = fold_proved(made, [asked])
-    digest = gains_digest(asked)
-    made.name = f"{given.name} + {n_gains(asked)} gains folded {digest[:8]}"
+    each = [gains] if isinstance(gains, Gains | str | Path) else gains
+    made = fold_copy(given, [given_gains(one) for one in each], amount)
+    digest = " ".join(gains_digest(one) for one in made.gains)
+    folded = FoldedModel.twin(made.model)
     known = f"{given.sha256} folded {digest}"
-    made.sha256 = hashlib.sha256(known.encode()).hexdigest() if given.sha256 else ""
-    made.gains, made.amount, made.made_from = asked, amount, given
-    return made
+    folded.sha256 = hashlib.sha256(known.encode()).hexdigest() if given.sha256 else ""
+    folded.made = made
+    folded.name = f"{given.name} + {folded.n_gains} gains folded {digest[:8]}"
+    return folded

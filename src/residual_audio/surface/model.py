@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Literal, Self, cast
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -50,16 +50,7 @@ class Model(AudioTextModel):
     @classmethod
     def of(cls, model: AudioTextModel) -> Model:
         """The same model, sharing its weights, with the verbs."""
-        return model if isinstance(model, Model) else cls._twin(model)
-
-    @classmethod
-    def _twin(cls, model: AudioTextModel, encoder: Encoder | None = None) -> Self:
-        """Another object with the same parts, in the mode they are in; the encoder may differ."""
-        twin = cls.__new__(cls)
-        twin.__dict__.update(model.__dict__)
-        twin._modules = {**model._modules, "encoder": encoder or model.encoder}
-        twin.name, twin.sha256 = model.name, model.sha256
-        return twin
+        return model if isinstance(model, Model) else cls.twin(model)
 
     # Name, digest and encoder are those of the edited model inside `with model.edited(…)`, in that
     # thread alone: whatever is asked of the model there, by whichever function, is edited.
@@ -172,7 +163,7 @@ class Model(AudioTextModel):
                 f"the joint embedding of '{now.name}' is no function of the pooled latent: a "
                 "change of it (output, direct gains) would reach nothing"
             )
-        edited = Model._twin(now, EditedEncoder(now.encoder, change))
+        edited = Model.twin(now, EditedEncoder(now.encoder, change))
         edited.name = f"{now.name} + {change.label}"
         both = f"{now.sha256} {change.digest}"
         known = now.sha256 and change.digest
@@ -215,7 +206,7 @@ class Model(AudioTextModel):
 
     def _fixed(self) -> Model:
         """The model as it is here and now, which no `with` changes any more."""
-        return Model._twin(self)
+        return Model.twin(self)
 
     def _change(self, edit: EditLike) -> PassChange:
         if not isinstance(edit, Gains):

@@ -18,7 +18,8 @@ from residual_audio.metrics.spectra import fit_spectrum
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.peft_adapter import save_adapter
 from residual_audio.models.registry import load_model
-from residual_audio.reweight.folded_checkpoint import Layout, export_folded
+from residual_audio.reweight import folded_checkpoint
+from residual_audio.reweight.folded_checkpoint import Layout, fold_copy, write_folded
 from residual_audio.reweight.gains import coarse
 from residual_audio.reweight.lora import LowRank
 from residual_audio.reweight.low_rank_form import low_rank_form, trained_form
@@ -78,8 +79,7 @@ def test_peft_opens_the_adapter_and_gives_our_embedding(
     gains = some_gains(model, keep_mean=keep_mean)
     before, want = ours(model, features, None), ours(model, features, gains)
     assert np.abs(before - want).max() > 1e-3
-    record = export_folded(model, [gains], "peft", tmp_path / "out")
-    assert record.difference < 1e-5
+    write_folded(fold_copy(model, [gains]), "peft", tmp_path / "out")
     base = ClapModel.from_pretrained(folder).eval()
     adapted = PeftModel.from_pretrained(base, tmp_path / "out").eval()
     np.testing.assert_allclose(theirs(adapted, features), want, atol=1e-5)
@@ -90,7 +90,7 @@ def test_peft_opens_the_adapter_and_gives_our_embedding(
 
 
 def test_one_rank_a_component_that_moved(model, tmp_path):
-    export_folded(model, [some_gains(model)], "peft", tmp_path / "out")
+    write_folded(fold_copy(model, [some_gains(model)]), "peft", tmp_path / "out")
     config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
     ranks = config["rank_pattern"]
     stem = "audio_model.audio_encoder.layers"
@@ -102,10 +102,10 @@ def test_one_rank_a_component_that_moved(model, tmp_path):
 
 def test_gains_one_after_another_are_one_adapter(folder, model, features, tmp_path):
     first, second = some_gains(model), some_gains(model, keep_mean=False)
-    export_folded(model, [first, second], "native", tmp_path / "folded")
+    write_folded(fold_copy(model, [first, second]), "native", tmp_path / "folded")
     want = ours(load_model(str(tmp_path / "folded"), device="cpu"), features, None)
     again = load_model(f"hf:{folder}", device="cpu")
-    export_folded(again, [first, second], "peft", tmp_path / "out")
+    write_folded(fold_copy(again, [first, second]), "peft", tmp_path / "out")
     base = ClapModel.from_pretrained(folder).eval()
     adapted = PeftModel.from_pretrained(base, tmp_path / "out").eval()
     np.testing.assert_allclose(theirs(adapted, features), want, atol=1e-5)
@@ -116,7 +116,7 @@ def test_gains_of_one_are_no_adapter(model, tmp_path):
     ones = Gains({u: np.ones_like(v) for u, v in given.gains.items()}, given.spectra)
     assert low_rank_form(model, [ones]) == {}
     with pytest.raises(InputError, match="nothing moved"):
-        export_folded(model, [ones], "peft", tmp_path / "out")
+        write_folded(fold_copy(model, [ones]), "peft", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -125,7 +125,7 @@ def test_a_model_that_transformers_has_not_is_refused(tmp_path):
     spectrum = fit_spectrum(np.random.default_rng(0).normal(size=(40, 12)))
     gains = Gains({"s3.b1.h0": np.full(12, 0.5)}, {"s3.b1.h0": spectrum})
     with pytest.raises(ModelError, match="no counterpart in transformers"):
-        export_folded(nano, [gains], "peft", tmp_path / "out")
+        write_folded(fold_copy(nano, [gains]), "peft", tmp_path / "out")
 
 
 def test_our_low_rank_baseline_is_the_lora_of_peft(folder, model, features, tmp_path):
@@ -151,9 +151,20 @@ def test_our_low_rank_baseline_is_the_lora_of_peft(folder, model, features, tmp_
 
 
 @pytest.mark.parametrize("to", ["native", "hf", "laion", "peft"])
-def test_the_model_that_was_given_holds_the_gains_afterwards(model, tmp_path, to: Layout):
+def test_the_model_that_was_given_stays_as_it_is(model, tmp_path, to: Layout):
     gains = some_gains(model)
     waves = [np.random.default_rng(1).normal(0, 0.1, 480_000).astype(np.float32)]
     before = embed_audio(model, waves)
-    export_folded(model, [gains], to, tmp_path / ("out.pt" if to == "laion" else "out"))
-    assert np.abs(embed_audio(model, waves) - before).max() > 1e-3
+    made = fold_copy(model, [gains])
+    write_folded(made, to, tmp_path / ("out.pt" if to == "laion" else "out"))
+    np.testing.assert_array_equal(embed_audio(model, waves), before)
+    assert np.abs(embed_audio(made.model, waves) - before).max() > 1e-3
+
+
+def test_an_adapter_that_says_something_else_is_not_written(model, tmp_path, monkeypatch):
+    made = fold_copy(model, [some_gains(model)])
+    other = low_rank_form(model, [some_gains(model, keep_mean=False)])
+    monkeypatch.setattr(folded_checkpoint, "low_rank_form", lambda *_: other)
+    with pytest.raises(ModelError, match="folding changed the embedding"):
+        write_folded(made, "peft", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -180,6 +180,30 @@ def test_a_folded_model_is_saved_with_what_was_folded(tmp_path: Path) -> None:
         ra.fold(model.with_edit({"s3": ra.zero()}), folded.gains)
 
 
+def test_gains_are_folded_one_after_another_and_saved_for_transformers(tmp_path: Path) -> None:
+    """`ra.fold(model, gains).save("adapted/", to="hf")`: transformers' own class opens it."""
+    import torch
+    from small_clap import save_small_clap
+    from transformers import ClapModel
+
+    model = ra.load_model(f"hf:{save_small_clap(tmp_path / 'clap')}", "cpu")
+    (width,) = {site.d_head for site in model.encoder.sites if site.kind == "attention"}
+    spectrum = ra.Spectrum(np.zeros(width), np.eye(width), np.ones(width), 100)
+    names = ("s2.b5.h0", "s3.b0.h1")
+    each = [ra.Gains({unit: np.zeros(width)}, {unit: spectrum}) for unit in names]
+    folder = ra.fold(model, each).save(tmp_path / "adapted", to="hf")
+    noise = np.random.default_rng(0).normal(size=480_000) / 10
+    edited = model.with_edit(each[0]).with_edit(each[1])
+    want = edited.embed_audio([noise], sample_rate=48_000)
+    assert np.abs(model.embed_audio([noise], sample_rate=48_000) - want).max() > 1e-4
+    features = model.features(torch.from_numpy(model.windows(noise)).float())
+    with torch.no_grad():
+        theirs = ClapModel.from_pretrained(folder).eval().get_audio_features(features[:, None])
+    theirs = torch.nn.functional.normalize(getattr(theirs, "pooler_output", theirs), dim=-1)
+    np.testing.assert_allclose(theirs.numpy(), want, atol=1e-5)
+    assert (folder / "README.md").is_file()
+
+
 def test_probe_of_a_run_and_of_its_model_agree(
     run: ra.Run, model: ra.Model, sounds: ra.Dataset
 ) -> None:
