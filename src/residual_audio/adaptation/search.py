@@ -28,6 +28,7 @@ from residual_audio.reweight.axes import Components
 from residual_audio.reweight.descent import fit
 from residual_audio.reweight.objectives import objective
 from residual_audio.reweight.path import PATHS, Kind, StrengthPath
+from residual_audio.table import Table, from_rows
 
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial
@@ -39,8 +40,18 @@ COMPONENTS = ("all", "0.9", "0.99", "4", "8", "coarse")
 class Searched:
     """Trials of every study, and one row an outer fold with the nested score."""
 
-    trials: list[dict[str, Any]]
-    folds: list[dict[str, Any]]
+    trials: list[dict[str, object]]
+    folds: list[dict[str, object]]
+
+    @property
+    def tables(self) -> tuple[Table, Table]:
+        """Of trials and of folds."""
+        tried = "Trials, by held-out accuracy inside the training part"
+        scored = "Nested: chosen on the training part, scored on the test"
+        return (
+            from_rows("sweep_trials", self.trials, tried),
+            from_rows("sweep_folds", self.folds, scored),
+        )
 
 
 def suggest(trial: BaseTrial, problem: Problem) -> tuple[ResiDual, float]:

@@ -50,6 +50,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "reweight rule": ("reweight rule retain runs/mine --number share=0.5 --out gains",),
     "reweight exit": ("reweight exit runs/mine --root my-sounds",),
     "reweight transfer": ("reweight transfer gains runs/other",),
+    "reweight sliders": ("reweight sliders demo sliders.json --out gains",),
     "sweep": ("sweep runs/mine --trials 30",),
     "adapt": (
         "adapt -d manifest --root pairs.csv --how lora --out runs/pairs",

@@ -72,11 +72,10 @@ def compare(
     A comparison of some methods or folds has tables of its own (RUN/tables/adapted_….csv) and
     leaves those of the whole as they are.
     """
-    from residual_audio.adaptation.adapted import AdaptSettings
     from residual_audio.report.write import write_tables
     from residual_audio.results import write_result
-    from residual_audio.reweight.gain_files import save_gains
-    from residual_audio.surface.fitted import compare_methods
+    from residual_audio.surface.fitted import AdaptSettings, compare_methods
+    from residual_audio.surface.given import save_gains
 
     with watching(quiet or json) as progress:
         settings = AdaptSettings(
@@ -191,12 +190,16 @@ def fit(
     """
     from dataclasses import replace
 
-    from residual_audio.adaptation.methods.residual import NETWORK, ResiDual
-    from residual_audio.reweight.axes import Components
-    from residual_audio.reweight.edit_size import edit_size
-    from residual_audio.reweight.gain_files import save_gains
-    from residual_audio.reweight.gains import moved, n_gains
-    from residual_audio.surface.fitted import fit_gains
+    from residual_audio.surface.fitted import (
+        NETWORK,
+        Components,
+        ResiDual,
+        edit_size,
+        fit_gains,
+        moved,
+        n_gains,
+    )
+    from residual_audio.surface.given import save_gains
 
     wanted = tuple(int(s) for s in stages.split(",")) if stages else None
     parts = Components.parse(components)
@@ -281,3 +284,4 @@ app.command("retention")(reweight_studies.retention)
 app.command("exit")(reweight_studies.exits)
 app.command("rule")(reweight_studies.rule)
 app.command("transfer")(reweight_studies.transfer)
+app.command("sliders")(reweight_studies.sliders)

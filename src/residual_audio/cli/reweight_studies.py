@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,6 +11,9 @@ from residual_audio.cli import options
 from residual_audio.cli.inputs import given_run
 from residual_audio.cli.output import print_json, print_table, show_table
 from residual_audio.cli.terminal import watching
+
+if TYPE_CHECKING:
+    from residual_audio.table import Table
 
 
 def front(
@@ -33,25 +36,16 @@ def front(
     Followed along the strength that holds the references, the largest gain, and blends with the
     identity: RUN/tables/front.csv and RUN/figures/front.
     """
-    from residual_audio.adaptation.divisions import Division, folds_of
-    from residual_audio.adaptation.front import front as draw_front
-    from residual_audio.adaptation.problem import problem_of
-    from residual_audio.judge.of_store import rows_of
     from residual_audio.report.figures import draw_all
     from residual_audio.report.write import write_tables
-    from residual_audio.store import open_store
-    from residual_audio.table import from_rows
+    from residual_audio.surface.gain_studies import Studied, gain_front
 
-    store = open_store(run)
     with watching(quiet or json) as progress:
-        problem = problem_of(store, rows_of(store, fold))
-        division = folds_of(problem.clips, folds, seed)
-        how = Division(seed=seed, only=tuple(only or ()))
-        points = draw_front(problem, division, keep, how=how, progress=progress)
-    table = from_rows("front", points, "Gained here, lost on references, size of the edit")
+        studied = Studied(run, fold, folds, seed)
+        table = gain_front(studied, keep, only=only or (), progress=progress)
     written = [*write_tables(run, [table]), *draw_all(run, {"front"})]
     if json:
-        print_json(points)
+        print_json(list(table.rows()))
         return
     if not quiet:
         show_table(table, list(table.columns))
@@ -75,28 +69,12 @@ def retention(
     Runs the encoder. Everything is chosen on the training part of a fold and scored on its test
     part: RUN/tables/retention_network.csv and pruning.csv.
     """
-    from residual_audio.adaptation.smaller import retain_and_prune
-    from residual_audio.report.write import write_tables
+    from residual_audio.surface.gain_studies import Studied, how_little
 
     given = given_run(run, root, data_option)
     with watching(quiet or json) as progress:
-        passes = given.passes(model, given.rows(fold), progress, device)
-        tables = retain_and_prune(
-            given.store,
-            passes,
-            folds=fold,
-            n_folds=folds,
-            seed=seed,
-            progress=progress,
-        )
-    written = write_tables(run, tables)
-    if json:
-        print_json({table.name: list(table.rows()) for table in tables})
-        return
-    if not quiet:
-        for table in tables:
-            show_table(table, list(table.columns))
-    typer.echo(f"{len(written)} files in {run / 'tables'}")
+        tables = how_little(Studied(given, fold, folds, seed, model, device), progress)
+    _finish(run, tables, json, quiet)
 
 
 def exits(
@@ -117,20 +95,18 @@ def exits(
     joint head; RUN needs `extract --capture heads,blocks,direct`. Writes
     RUN/tables/early_exit_blocks.csv and early_exit_thresholds.csv, with the time saved.
     """
-    from residual_audio.adaptation.smaller import leave_early
-    from residual_audio.report.write import write_tables
+    from residual_audio.surface.gain_studies import Studied, early_exits
 
     given = given_run(run, root, data_option)
     with watching(quiet or json) as progress:
-        passes = given.passes(model, given.rows(fold), progress, device)
-        tables = leave_early(
-            given.store,
-            passes,
-            folds=fold,
-            n_folds=folds,
-            seed=seed,
-            progress=progress,
-        )
+        tables = early_exits(Studied(given, fold, folds, seed, model, device), progress)
+    _finish(run, tables, json, quiet)
+
+
+def _finish(run: Path, tables: list[Table], json: bool, quiet: bool) -> None:
+    """Tables below the run, and on the terminal."""
+    from residual_audio.report.write import write_tables
+
     written = write_tables(run, tables)
     if json:
         print_json({table.name: list(table.rows()) for table in tables})
@@ -171,22 +147,14 @@ def rule(
     model. `fisher` looks at the labels of these clips: what it says of itself here flatters it, and
     `reweight compare --method rule-*` judges all rules on grouped folds.
     """
-    import numpy as np
-
-    from residual_audio.adaptation.methods.rule import Rule, rule_gains
-    from residual_audio.adaptation.problem import problem_of
-    from residual_audio.adaptation.transfer import transfer as apply
-    from residual_audio.reweight.gain_files import save_gains
+    from residual_audio.surface.gain_studies import Rule, Studied, ruled
+    from residual_audio.surface.given import save_gains
 
     asked = Rule(name, tuple(int(s) for s in stages.split(",")) if stages else None)
     numbers = _numbers(number or [])
-    given = given_run(run, root, data_option)
-    rows = given.rows(fold)
+    studied = Studied(given_run(run, root, data_option), fold, model=model, device=device)
     with watching(quiet or json) as progress:
-        passes = given.passes(model, rows, progress, device) if path == "network" else None
-        problem = problem_of(given.store, rows, passes=passes)
-        found = rule_gains(problem, np.arange(len(problem)), asked, path=path, numbers=numbers)
-        judged = apply(problem, found)
+        found, judged = ruled(studied, asked, path=path, numbers=numbers, progress=progress)
     written = save_gains(found, out)
     if json:
         print_json({"out": str(written), **judged})
@@ -222,20 +190,15 @@ def transfer(
     json: options.Json = False,
 ) -> None:
     """What gains bring, or cost, on data they were not fitted on."""
-    from residual_audio.adaptation.problem import problem_of
-    from residual_audio.adaptation.transfer import transfer as apply
-    from residual_audio.reweight.gain_files import load_gains
+    from residual_audio.surface.gain_studies import Studied, transferred
+    from residual_audio.surface.given import given_gains
 
-    loaded = load_gains(gains)
-    rows = []
+    loaded, rows = given_gains(gains), []
     for run in runs:
         given = given_run(run, root, data_option)
-        clips = given.rows(fold)
-        passes = None
-        if loaded.path == "network":
-            with watching(json) as progress:
-                passes = given.passes(model, clips, progress, device)
-        rows.append(apply(problem_of(given.store, clips, passes=passes), loaded))
+        with watching(json) as progress:
+            studied = Studied(given, fold, model=model, device=device)
+            rows.append(transferred(studied, loaded, progress=progress))
     if json:
         print_json(rows)
         return
@@ -243,3 +206,21 @@ def transfer(
     values = [dict(row) for row in rows]
     cells = [[f"{r[c]:.4f}" if isinstance(r[c], float) else r[c] for c in columns] for r in values]
     print_table(columns, cells, f"gains fitted on {rows[0]['fitted_on']}")
+
+
+def sliders(
+    run: options.Run,
+    file: Annotated[Path, typer.Argument(help="Sliders that the atlas of RUN saved.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the gains.")],
+    json: options.Json = False,
+) -> None:
+    """Sliders that were set in the atlas, as gains for every command that takes --gains."""
+    from residual_audio.surface.gain_studies import slider_gains
+    from residual_audio.surface.given import save_gains
+
+    found = slider_gains(run, file)
+    written = save_gains(found, out)
+    if json:
+        print_json({"out": str(written), "units": list(found.gains)})
+        return
+    typer.echo(f"gains of {len(found.gains)} units ({', '.join(found.gains)}); {written}")

@@ -34,42 +34,17 @@ def run(
     studies are kept in RUN/sweeps (direct.db, or both.db with --network): the same command
     continues them.
     """
-    from residual_audio.adaptation.divisions import Division, folds_of
-    from residual_audio.adaptation.problem import problem_of
-    from residual_audio.adaptation.search import sweep
-    from residual_audio.table import from_rows
+    from residual_audio.report.write import write_tables
+    from residual_audio.surface.gain_studies import Studied, search_settings
 
     given = given_run(run, root, data_option)
-    rows = given.rows(fold)
-    database = run / "sweeps" / ("both.db" if network else "direct.db")
     with watching(quiet or json) as progress:
-        progress.keeps(f"finished trials are kept in {database}, the same command continues")
-        passes = None
-        if network:
-            passes = given.passes(model, rows, progress, device)
-        problem = problem_of(given.store, rows, passes=passes)
-        found = sweep(
-            problem,
-            folds_of(problem.clips, folds, seed),
-            database,
-            n_trials=trials,
-            how=Division(seed=seed),
-            progress=progress,
-        )
-    tables = [
-        from_rows(
-            "sweep_trials", found.trials, "Trials, by held-out accuracy inside the training part"
-        ),
-        from_rows(
-            "sweep_folds", found.folds, "Nested: chosen on the training part, scored on the test"
-        ),
-    ]
-    from residual_audio.report.write import write_tables
-
-    written = write_tables(run, tables)
+        studied = Studied(given, fold, folds, seed, model, device)
+        found = search_settings(studied, n_trials=trials, network=network, progress=progress)
+    written = write_tables(run, list(found.tables))
     if json:
         print_json({"folds": found.folds, "n_trials": len(found.trials)})
         return
     if not quiet:
-        show_table(tables[1], list(tables[1].columns))
+        show_table(found.tables[1], list(found.tables[1].columns))
     typer.echo(f"{len(written)} files in {run / 'tables'}")

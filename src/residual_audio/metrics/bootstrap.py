@@ -7,7 +7,7 @@ takes of one recording are not two independent observations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -102,24 +102,6 @@ def percentile_interval(samples: Array, level: float = 0.95, axis: int = 0) -> t
     with np.errstate(invalid="ignore"):
         ends = np.nanquantile(samples, [(1 - level) / 2, (1 + level) / 2], axis=axis)
     return ends[0], ends[1]
-
-
-def bootstrap(
-    statistic: Callable[[Array], Any],
-    n: int,
-    *,
-    rng: np.random.Generator,
-    n_resamples: int = 1000,
-    level: float = 0.95,
-    groups: Sequence[object] | Array | None = None,
-) -> tuple[Array, Array]:
-    """Percentile interval of `statistic(indices)`; `indices` are the drawn items, repeated."""
-    counts = resample_counts(n, n_resamples, rng, groups)
-    items = np.arange(n)
-    samples = np.stack(
-        [np.asarray(statistic(np.repeat(items, row)), dtype=np.float64) for row in counts]
-    )
-    return percentile_interval(samples, level)
 
 
 def bootstrap_mean(

@@ -15,6 +15,7 @@ from residual_audio.adaptation.comparison import Outcome, compare
 from residual_audio.adaptation.divisions import folds_of, whole_split
 from residual_audio.adaptation.methods.method import Method
 from residual_audio.adaptation.methods.registry import ENTRIES, REFERENCE, Entry, find_entries
+from residual_audio.adaptation.methods.residual import NETWORK as NETWORK
 from residual_audio.adaptation.methods.residual import ResiDual
 from residual_audio.adaptation.problem import Problem, problem_of
 from residual_audio.adaptation.verdicts import hits_of
@@ -22,7 +23,11 @@ from residual_audio.embeddings.prompts import embed_classes, find_prompts
 from residual_audio.errors import InputError
 from residual_audio.metrics.uncertainty import mean_interval, paired_difference
 from residual_audio.progress import SILENT, Progress
+from residual_audio.reweight.axes import Components as Components
+from residual_audio.reweight.edit_size import edit_size as edit_size
 from residual_audio.reweight.gains import blend
+from residual_audio.reweight.gains import moved as moved
+from residual_audio.reweight.gains import n_gains as n_gains
 from residual_audio.surface.given import ModelLike, given_model
 from residual_audio.surface.runs import Folds, RunLike, fold_names, given_run
 from residual_audio.table import Table, from_rows

@@ -13,6 +13,7 @@ from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.reweight.gain_files import find_gains, load_gains
+from residual_audio.reweight.gain_files import save_gains as save_gains
 from residual_audio.surface.model import Model, load_model
 from residual_audio.types import Gains
 

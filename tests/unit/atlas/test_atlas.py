@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from atlas_pieces import piece, unpack
 from small_run import small_dataset, small_model
+from typer.testing import CliRunner
 
 import residual_audio as ra
 from residual_audio.atlas.build import AtlasSettings, write_atlas
@@ -17,6 +18,7 @@ from residual_audio.atlas.components import ComponentsOfRun, most_pointed, point
 from residual_audio.atlas.media import read_media
 from residual_audio.atlas.packed import bytes_between, floats, rows_of_integers
 from residual_audio.atlas.shelf import SCRIPTS, WEB, as_json
+from residual_audio.cli.app import build
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
 from residual_audio.report.run_tables import Tables
@@ -158,6 +160,17 @@ def test_saved_sliders_are_read_and_presets_are_refused(small_atlas_run: Path, t
     path.write_text("{}")
     with pytest.raises(InputError, match="not a file of sliders"):
         gains_of_sliders(path, parts)
+
+
+def test_the_command_writes_sliders_as_gains(small_atlas_run: Path, tmp_path: Path):
+    path = tmp_path / "sliders.json"
+    record = {"format": "residual-audio-sliders", "sliders": {"s3": [0.5]}, "presets": {}}
+    path.write_text(json.dumps(record))
+    call = ["reweight", "sliders", str(small_atlas_run), str(path), "-o", str(tmp_path / "mine")]
+    done = CliRunner().invoke(build(), [*call, "--json"])
+    assert done.exit_code == 0, done.output
+    gains = ra.load_gains(json.loads(done.stdout)["out"])
+    assert (gains.path, gains.gains["s3"].tolist()) == ("direct", [0.5])
 
 
 def test_the_answer_has_numbers_intervals_and_limits(small_atlas_run: Path):

@@ -57,11 +57,9 @@
   }
 
   function python(state) {
-    return ['import residual_audio as ra', 'from residual_audio.direct.contributions import Contributions',
-      'from residual_audio.reweight.sliders import gains_of_sliders', 'from residual_audio.reweight.terms import apply_direct', '',
-      `store = ra.open_store(${JSON.stringify(RA.main.run)})  # the run folder`, 'parts = Contributions(store)',
-      `gains = gains_of_sliders(${JSON.stringify(state.gains)}, parts)`,
-      'latent = apply_direct(parts, gains)  # [clip, latent] under these gains',
+    return ['import residual_audio as ra', 'from residual_audio.surface.gain_studies import slider_gains', '',
+      `gains = slider_gains(${JSON.stringify(RA.main.run)}, ${JSON.stringify(state.gains)})  # the run folder, and λ by unit`,
+      `vectors = ra.load_model(${JSON.stringify(RA.main.model.name)}).embed_audio(["a.wav"], edit=gains)`,
       ...Object.keys(state.presets).map((key) => `# the preset '${key}' (× ${state.presets[key]}) is not in these gains: see the run's gains/ and reweight.rules`), ''].join('\n');
   }
 

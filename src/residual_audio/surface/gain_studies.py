@@ -1,0 +1,134 @@
+"""Studies of gains on a run: their price elsewhere, how little is enough, rules, other data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from residual_audio.adaptation.divisions import Division, folds_of
+from residual_audio.adaptation.front import front
+from residual_audio.adaptation.methods.rule import Rule, rule_gains
+from residual_audio.adaptation.problem import Problem, problem_of
+from residual_audio.adaptation.search import Searched, sweep
+from residual_audio.adaptation.smaller import leave_early, retain_and_prune
+from residual_audio.adaptation.transfer import Transferred, transfer
+from residual_audio.direct.contributions import Contributions
+from residual_audio.progress import SILENT, Progress
+from residual_audio.reweight.sliders import Sliders, gains_of_sliders
+from residual_audio.surface.given import GainsLike, ModelLike, given_gains
+from residual_audio.surface.runs import Folds, RunLike, fold_names, given_run
+from residual_audio.table import Table, from_rows
+from residual_audio.types import Gains
+
+
+@dataclass(frozen=True)
+class Studied:
+    """Which clips of a run are studied, and what hears them where the encoder has to run."""
+
+    run: RunLike
+    folds: Folds = None
+    """Official folds to use; None for all clips."""
+    n_folds: int = 5
+    """Folds that clips are tested in."""
+    seed: int = 0
+    model: ModelLike | None = None
+    device: str = "auto"
+
+    def problem(self, network: bool = False, progress: Progress = SILENT) -> Problem:
+        """Clips, classes and texts; with the encoder at hand where it is asked for."""
+        given = given_run(self.run)
+        rows = given.rows(self.folds)
+        passes = given.passes(self.model, rows, progress, self.device) if network else None
+        return problem_of(given.store, rows, passes=passes)
+
+
+def gain_front(
+    studied: Studied,
+    keep: Sequence[str],
+    *,
+    only: Sequence[str] = (),
+    progress: Progress = SILENT,
+) -> Table:
+    """What is gained here against what is lost on the references `keep` (runs, or folds of one:
+    `RUN#1,2`), against the size of the edit."""
+    problem = studied.problem()
+    division = folds_of(problem.clips, studied.n_folds, studied.seed)
+    how = Division(seed=studied.seed, only=tuple(only))
+    points = front(problem, division, keep, how=how, progress=progress)
+    return from_rows("front", points, "Gained here, lost on references, size of the edit")
+
+
+def how_little(studied: Studied, progress: Progress = SILENT) -> list[Table]:
+    """Components a head, and heads: what is enough, with the time that a pruned encoder saves."""
+    given, names = given_run(studied.run), fold_names(studied.folds)
+    passes = given.passes(studied.model, given.rows(names), progress, studied.device)
+    return retain_and_prune(
+        given.store,
+        passes,
+        folds=names,
+        n_folds=studied.n_folds,
+        seed=studied.seed,
+        progress=progress,
+    )
+
+
+def early_exits(studied: Studied, progress: Progress = SILENT) -> list[Table]:
+    """Text accuracy after each block, and of clips that leave at their first sure answer."""
+    given, names = given_run(studied.run), fold_names(studied.folds)
+    passes = given.passes(studied.model, given.rows(names), progress, studied.device)
+    return leave_early(
+        given.store,
+        passes,
+        folds=names,
+        n_folds=studied.n_folds,
+        seed=studied.seed,
+        progress=progress,
+    )
+
+
+def ruled(
+    studied: Studied,
+    rule: Rule,
+    *,
+    path: Literal["direct", "network"] = "direct",
+    numbers: Mapping[str, float] | None = None,
+    progress: Progress = SILENT,
+) -> tuple[Gains, Transferred]:
+    """Gains by a rule, without training, and what they bring on the clips of the run."""
+    problem = studied.problem(path == "network", progress)
+    everyone = np.arange(len(problem))
+    gains = rule_gains(problem, everyone, rule, path=path, numbers=dict(numbers or {}))
+    return gains, transfer(problem, gains)
+
+
+def transferred(studied: Studied, gains: GainsLike, *, progress: Progress = SILENT) -> Transferred:
+    """What gains bring, or cost, on the clips of a run that they were not fitted on."""
+    loaded = given_gains(gains)
+    return transfer(studied.problem(loaded.path == "network", progress), loaded)
+
+
+def search_settings(
+    studied: Studied,
+    *,
+    n_trials: int = 30,
+    network: bool = False,
+    progress: Progress = SILENT,
+) -> Searched:
+    """Trials of a nested search for settings, and its folds: each was scored by settings that were
+    chosen on its training part. Studies are kept below the run and continued."""
+    database = given_run(studied.run).folder / "sweeps" / ("both.db" if network else "direct.db")
+    progress.keeps(f"finished trials are kept in {database}, the same command continues")
+    problem = studied.problem(network, progress)
+    division = folds_of(problem.clips, studied.n_folds, studied.seed)
+    how = Division(seed=studied.seed)
+    return sweep(problem, division, database, n_trials=n_trials, how=how, progress=progress)
+
+
+def slider_gains(run: RunLike, sliders: Sliders | Path | str) -> Gains:
+    """What the sliders of the atlas say, as gains: a file that it saved, or gains by unit, that of
+    the whole first and then those of its first components."""
+    return gains_of_sliders(sliders, Contributions(given_run(run).store))
