@@ -77,7 +77,7 @@ OLDEST_TESTS ?= tests/unit/audio tests/unit/data tests/unit/models tests/unit/pa
 .venv-oldest/.installed: pyproject.toml scripts/oldest.py
 	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
 	$(PYTHON) scripts/oldest.py $(OLDEST_TORCH) > .venv-oldest/oldest.txt
-	.venv-oldest/bin/python -m pip install -q --disable-pip-version-check -c .venv-oldest/oldest.txt -e '.[codecs,export,sweep,music]' pytest pytest-xdist hypothesis scikit-dimension torchmetrics mir_eval
+	.venv-oldest/bin/python -m pip install -q --disable-pip-version-check -c .venv-oldest/oldest.txt -e '.[codecs,export,sweep,music,peft,onnx]' pytest pytest-timeout pytest-xdist hypothesis scikit-dimension torchmetrics mir_eval statsmodels
 	touch $@
 
 clean:

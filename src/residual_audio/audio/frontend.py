@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from residual_audio.audio.codec_spec import CodecSpec
 from residual_audio.audio.filters import MelScale, mel_filters
 from residual_audio.audio.windows import ShortRule
 from residual_audio.engine.cores import on_single_cores
@@ -79,6 +80,9 @@ class FrontEndSpec:
     fusion: bool = False
     """Four channels, long clips keep their whole length (see `audio.fusion`). A filter bank in such
     a checkpoint belongs to the unfused front-end: do not load it."""
+    codec: CodecSpec | None = None
+    """Features are what a codec's encoder makes of the waveform, `n_mels` of them a frame; the
+    settings of the spectrum then say nothing."""
 
     def __post_init__(self) -> None:
         for name, most in _MOST.items():
@@ -89,6 +93,11 @@ class FrontEndSpec:
         if self.frame_length > self.n_fft:
             raise InputError(
                 f"front-end: win_length {self.win_length} is longer than n_fft {self.n_fft}"
+            )
+        if self.codec is not None and self.codec.hop_length != self.hop_length:
+            raise InputError(
+                f"front-end: a hop of {self.hop_length}, but its codec makes a frame of every "
+                f"{self.codec.hop_length} samples"
             )
         if (self.mean is None) != (self.std is None):
             raise InputError("front-end: mean and std go together, one of them is missing")
@@ -103,6 +112,8 @@ class FrontEndSpec:
 
     def count_frames(self, n_samples: int, pad: bool = True) -> int:
         """Frames that come out of `n_samples` samples; without `pad`, only those with sound."""
+        if self.codec is not None:
+            return -(-n_samples // self.hop_length)
         if pad and self.n_frames is not None:
             return self.n_frames
         if self.center:
@@ -114,14 +125,18 @@ class FrontEndSpec:
         return count if self.n_frames is None else min(count, self.n_frames)
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        found = asdict(self)
+        if self.codec is None:  # a log-mel is described as it always was
+            del found["codec"]
+        return found
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> FrontEndSpec:
         unknown = sorted(set(values) - {f.name for f in fields(cls)})
         if unknown:
             raise InputError(f"front-end: unknown settings {', '.join(unknown)}")
-        return cls(**values)
+        codec = values.get("codec")
+        return cls(**{**values, "codec": None if codec is None else CodecSpec(**codec)})
 
 
 class LogMel(nn.Module):

@@ -23,6 +23,9 @@ TOKENS_AT_ONCE = 2048
 class Block(nn.Module):
     """Attention and MLP, each added to the stream; `attend` says which tokens see each other."""
 
+    norm1: nn.Module
+    norm2: nn.Module
+
     def __init__(self, width: int, n_heads: int, hidden: int, norm_eps: float) -> None:
         super().__init__()
         self.n_heads = n_heads

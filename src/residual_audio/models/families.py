@@ -26,6 +26,7 @@ FAMILIES = {
         Family("msclap", "Microsoft CLAP 2023", "file.pth or 2023", "msclap"),
         Family("mga", "MGA-CLAP", "file.pt", "mga"),
         Family("m2d", "M2D-CLAP (ViT)", "folder or file.pth[?features=stacked]", "m2d"),
+        Family("pe-audio", "PE-Audio and PE-AV's audio side", "folder or id", "pe_audio"),
         Family("ast", "Audio Spectrogram Transformer, audio only", "folder or id", "ast"),
         Family("whisper", "Whisper encoder, audio only", "folder, id or file.pt", "whisper"),
         Family("htsat-tiny-random", "HTS-AT tiny, random weights", "seed", "random_htsat", False),

@@ -34,6 +34,10 @@ def refuse_unsaid(
 
 def build_front_end(spec: FrontEndSpec, filters: Any = None) -> nn.Module:
     """Waveforms [clip, sample] → the features an encoder takes; `filters` override the spec's."""
+    if spec.codec is not None:
+        from residual_audio.models.codec import CodecFrames
+
+        return CodecFrames(spec)
     if spec.fusion:
         from residual_audio.audio.fusion_mel import FusionLogMel
 

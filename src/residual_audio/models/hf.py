@@ -56,7 +56,7 @@ def load(ref: str) -> AudioTextModel:
     if config.get("model_type") != "clap":
         raise ModelError(
             f"'{ref}' is a '{config.get('model_type')}' model, not CLAP; "
-            "for audio-only encoders use ast:<folder> or whisper:<folder>"
+            "for others use pe-audio:<folder>, ast:<folder> or whisper:<folder>"
         )
     state, sha256 = read_folder_weights(folder)
     audio = config["audio_config"]

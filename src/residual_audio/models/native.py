@@ -24,6 +24,7 @@ from residual_audio.models.encoder import Encoder
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import HEADS, JointHead
+from residual_audio.models.rotary import Rotary, RotaryConfig
 from residual_audio.models.text import MissingText, TransformersText
 from residual_audio.models.text_clip import ClipText
 from residual_audio.models.text_small import SmallText
@@ -43,6 +44,7 @@ SCHEMA_VERSION = 1
 ENCODERS: dict[str, Callable[[dict[str, Any]], Encoder]] = {
     "htsat": lambda config: HTSAT(HTSATConfig.from_dict(config)),
     "vit": lambda config: ViT(ViTConfig.from_dict(config)),
+    "rotary": lambda config: Rotary(RotaryConfig(**config)),
 }
 TEXTS: dict[str, Callable[[dict[str, Any], Path], nn.Module]] = {
     "transformers": TransformersText.from_config,

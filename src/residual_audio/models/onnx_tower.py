@@ -69,6 +69,11 @@ def save(model: AudioTextModel, out: Path, heads: bool = False) -> float:
         import onnxruntime
     except ImportError as error:
         raise MissingExtraError("onnxruntime", "onnx", "Writing ONNX") from error
+    if model.spec.codec is not None:
+        raise ModelError(
+            f"'{model.name}' hears through a codec of clips of any length, which a graph of fixed "
+            "length has no place for. Use --to native."
+        )
     if model.spec.fusion or isinstance(model.encoder, EditedEncoder):
         why = "fuses several views of long clips" if model.spec.fusion else "is edited in each pass"
         raise ModelError(f"'{model.name}' {why}: no single log-mel gives its embedding")

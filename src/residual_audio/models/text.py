@@ -30,6 +30,7 @@ ARCHITECTURES = {
         "XLMRobertaModel",
         {"add_pooling_layer": False},
     ),
+    "modernbert": ("ModernBertConfig", "ModernBertModel", {}),
     "bert-no-pooler": ("BertConfig", "BertModel", {"add_pooling_layer": False}),
 }
 """Name in our config → transformers config class, model class, constructor options."""

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from residual_audio.errors import InputError
 from residual_audio.models.block import Block, normalise, scaled_attention
+from residual_audio.models.direct_path import affine_of_norm
 from residual_audio.models.encoder import (
     Edit,
     Encoded,
@@ -204,7 +205,8 @@ class ViT(Encoder):
 
     def direct_path(self) -> PooledTokens:
         """How each token reaches the pooled latent, norm statistics frozen."""
-        return PooledTokens(self.layout, self.config.pool, self.norm)
+        step = affine_of_norm(self.norm)
+        return PooledTokens(self.layout, self.config.pool, step, self.norm.bias)
 
     def embed(self, features: Features) -> Tensor:
         """Special and patch tokens with their positions: [clip, token, width]."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from residual_audio.errors import InputError
-from residual_audio.models.direct_path import StageSteps, affine_of_norm
+from residual_audio.models.direct_path import StageSteps
 
 Pool = Literal["patches", "special", "stack"]
 """`patches`: mean over patch tokens (M2D, Whisper). `special`: mean over CLS and distillation
@@ -84,14 +84,15 @@ class TokenLayout:
 class PooledTokens:
     """Direct path of a one-stage encoder: final norm with frozen statistics, then a mean."""
 
-    def __init__(self, layout: TokenLayout, pool: Pool, norm: nn.LayerNorm) -> None:
+    def __init__(self, layout: TokenLayout, pool: Pool, step: Tensor, final: Tensor) -> None:
+        """`step` [width, width] follows the last block, but for 1/σ and the constant `final`."""
         self._layout = layout
         self._pool: Pool = pool
-        step = affine_of_norm(norm).detach()
+        step = step.detach()
         slots = layout.rows if pool == "stack" else 1
         # Slot r writes to the r-th part of the latent.
         steps = torch.eye(slots).to(step)[:, None, :, None] * step[None, :, None, :]
-        self.steps = StageSteps((steps.flatten(2),), (None,), norm.bias.detach().repeat(slots))
+        self.steps = StageSteps((steps.flatten(2),), (None,), final.detach().repeat(slots))
 
     def view(self, stage: int, value: Tensor) -> Tensor:
         return self._layout.pooled(value, self._pool)

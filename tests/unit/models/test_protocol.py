@@ -8,6 +8,7 @@ from tiny_model import CONFIG
 
 from residual_audio.models.encoder import Encoder
 from residual_audio.models.htsat import HTSAT
+from residual_audio.models.rotary import Rotary, RotaryConfig
 from residual_audio.models.vit import ViT, ViTConfig
 from residual_audio.reweight.prune import prune_heads
 
@@ -17,7 +18,16 @@ def vit() -> ViT:
     return ViT(ViTConfig(8, 2, 4, 16, n_mels=16, n_frames=32, norm_eps=1e-6, patch=(8, 8)))
 
 
-@pytest.mark.parametrize("encoder", [HTSAT(CONFIG).eval(), vit().eval()], ids=["htsat", "vit"])
+def rotary() -> Rotary:
+    torch.manual_seed(0)
+    return Rotary(RotaryConfig(8, 2, 4, 6, 16, n_features=16, norm_eps=1e-6, theta=100.0))
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [HTSAT(CONFIG).eval(), vit().eval(), rotary().eval()],
+    ids=["htsat", "vit", "rotary"],
+)
 def test_heads_leave_the_weights_of_any_encoder(encoder: Encoder) -> None:
     site = encoder.sites[2]
     assert encoder.block(site).n_heads == site.n_heads

@@ -108,7 +108,7 @@ def test_time_goes_forward(model: Model) -> None:
 def test_frequency_goes_up(model: Model) -> None:
     waves = [np.full(RATE, 1e-5, np.float32), tone(200), tone(3500)]
     grid = model.run(waves, keep="s0.b0.stream", sample_rate=RATE).time_frequency("s0.b0.stream")
-    if model.family == "whisper":  # its tokens span all frequencies
+    if model.family in ("whisper", "pe-audio"):  # their tokens span all frequencies
         assert grid.shape[2] == 1
         return
     low, high = np.abs(grid[1:] - grid[:1]).sum((1, 3)).argmax(1)
