@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from claims_measured import Measured
-from scipy import stats
+
+from residual_audio.ablation.block_correlations import over_blocks
 
 Show = Callable[[Measured], str]
 Holds = Callable[[Measured], bool | None]
@@ -320,8 +321,8 @@ def stage_harmful(stage: int) -> Holds:
 
 
 def _entropy_importance(m: Measured) -> tuple[float, float]:
-    found = stats.pearsonr(m["blocks"]["shannon_entropy_mean"], m["ablation"]["drop"])
-    return float(found.statistic), float(found.pvalue)
+    found = over_blocks(m["blocks"]["shannon_entropy_mean"], m["ablation"]["drop"])
+    return found.value, found.p
 
 
 def entropy_importance(m: Measured) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
+from residual_audio.ablation.block_correlations import block_correlation_table
 from residual_audio.ablation.effect_tables import class_table, correlation_table, effects_table
 from residual_audio.ablation.effects import Effects
 from residual_audio.ablation.folded_curves import curve_table
@@ -54,6 +55,7 @@ def ablate(
     """Every table, in the order in which a reader wants them."""
     tables: list[Table] = []
     heads: list[Effects] = []
+    blocks: list[Effects] = []
     seed = settings.way.seed
     for level, units in find_units(given.store.sites, settings.levels).items():
         for method in settings.methods:
@@ -65,11 +67,17 @@ def ablate(
                 tables.append(classes)
             if level == "head":
                 heads.append(found)
-    return tables + (_of_heads(given, heads, settings, progress) if heads else [])
+            elif level == "attention":
+                blocks.append(found)
+    return tables + (_of_heads(given, heads, blocks, settings, progress) if heads else [])
 
 
 def _of_heads(
-    given: Interventions, heads: list[Effects], settings: AblationSettings, progress: Progress
+    given: Interventions,
+    heads: list[Effects],
+    blocks: list[Effects],
+    settings: AblationSettings,
+    progress: Progress,
 ) -> list[Table]:
     metrics = head_metrics(given)
     seed = settings.way.seed
@@ -78,6 +86,9 @@ def _of_heads(
         correlation_table(metrics, heads, seed),
         Table("ablation_metrics", {"unit": names, **metrics}),
     ]
+    if blocks:
+        sites = given.store.attention_sites
+        tables.append(block_correlation_table(metrics, sites, blocks, seed))
     if settings.pairs:
         tables.append(pair_table(given, heads[-1], settings.pairs, settings.way))
     if settings.curves:

@@ -109,3 +109,6 @@ def _show(tables: list[Any]) -> None:
         elif table.name == "ablation_correlations":
             margin = table.where([str(t).endswith("margin") for t in table["importance"]])
             show_table(margin, ["importance", "metric", "spearman", "p_permutation", "q"])
+        elif table.name == "ablation_block_correlations":
+            accuracy = table.where([str(t).endswith("correct") for t in table["importance"]])
+            show_table(accuracy, ["importance", "metric", "pearson", "p", "q", "n"])

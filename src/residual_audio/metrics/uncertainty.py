@@ -203,7 +203,7 @@ def correlation(
         )
     known = np.isfinite(x) & np.isfinite(y)
     x, y = x[known], y[known]
-    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+    if len(x) < 3 or _constant(x) or _constant(y):
         return Correlation(math.nan, math.nan, math.nan, len(x))
     if method == "spearman":
         value, p = stats.spearmanr(x, y)
@@ -213,6 +213,11 @@ def correlation(
     else:
         raise InputError(f"'{method}' is not a correlation: spearman or pearson")
     return Correlation(float(value), float(p), _permutation_p(x, y, n_permutations, seed), len(x))
+
+
+def _constant(x: Array) -> bool:
+    """Up to rounding: what is left then has no order worth a correlation."""
+    return bool(np.ptp(x) <= 1e-12 * np.abs(x).max())
 
 
 def _permutation_p(x: Array, y: Array, n_permutations: int, seed: Seed) -> float:

@@ -54,6 +54,8 @@ class HTSATConfig:
     """MGA-CLAP: the last block also passes its values on without attention."""
     pool: str = "mean"
     """How final tokens become the latent: `mean`, or `max` (MGA-CLAP)."""
+    widths: tuple[int, ...] = ()
+    """Width of each stage; as a rule each is twice the one before, beginning with `embed_dim`."""
 
     def __post_init__(self) -> None:
         stages = len(self.depths)
@@ -70,10 +72,22 @@ class HTSATConfig:
                 f"HTS-AT needs a token grid and a window that are powers of two; "
                 f"spec_size {self.spec_size} / patch {self.patch} = {grid}, window {self.window}"
             )
+        if self.widths:
+            self._check_widths()
         if self.spec_size % self.n_mels:
             raise InputError(
                 f"spec_size {self.spec_size} is not a multiple of n_mels {self.n_mels}"
             )
+
+    def _check_widths(self) -> None:
+        if len(self.widths) != len(self.depths) or self.widths[0] != self.embed_dim:
+            raise InputError(
+                f"HTS-AT with widths {list(self.widths)}: give one for each of the "
+                f"{len(self.depths)} stages, the first of them embed_dim ({self.embed_dim})"
+            )
+        for width, heads in zip(self.widths, self.n_heads, strict=True):
+            if width < 1 or width % heads:
+                raise InputError(f"HTS-AT: {heads} heads do not share a width of {width} evenly")
 
     @property
     def n_frames(self) -> int:
@@ -82,22 +96,22 @@ class HTSATConfig:
 
     @property
     def latent(self) -> int:
-        return self.embed_dim << (len(self.depths) - 1)
+        return self.width(len(self.depths) - 1)
 
     def grid(self, stage: int) -> int:
         """Side of the token grid of a stage."""
         return self.spec_size // self.patch >> stage
 
     def width(self, stage: int) -> int:
-        return self.embed_dim << stage
+        return self.widths[stage] if self.widths else self.embed_dim << stage
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> HTSATConfig:
-        lists = {"depths": tuple(values["depths"]), "n_heads": tuple(values["n_heads"])}
-        return cls(**{**values, **lists})
+        lists = ("depths", "n_heads", "widths")
+        return cls(**values | {key: tuple(values[key]) for key in lists if key in values})
 
 
 class SwinBlock(Block):
@@ -179,12 +193,12 @@ class SwinBlock(Block):
 
 
 class Merge(nn.Module):
-    """2×2 neighbours → one token of twice the width."""
+    """2×2 neighbours → one token of the next stage's width."""
 
-    def __init__(self, width: int, eps: float) -> None:
+    def __init__(self, width: int, wider: int, eps: float) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(4 * width, eps=eps)
-        self.reduction = nn.Linear(4 * width, 2 * width, bias=False)
+        self.reduction = nn.Linear(4 * width, wider, bias=False)
 
 
 class HTSAT(Encoder):
@@ -208,7 +222,8 @@ class HTSAT(Encoder):
             for stage, depth in enumerate(config.depths)
         )
         self.merges = nn.ModuleList(
-            Merge(config.width(stage), config.norm_eps) for stage in range(len(config.depths) - 1)
+            Merge(config.width(stage), config.width(stage + 1), config.norm_eps)
+            for stage in range(len(config.depths) - 1)
         )
         self.norm = nn.LayerNorm(config.latent, eps=config.norm_eps)
         self.register_buffer("order", z_order(config.grid(0)), persistent=False)

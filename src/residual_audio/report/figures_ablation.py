@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from residual_audio.ablation.block_correlations import over_blocks
 from residual_audio.report.run_tables import MissingTable, Tables
 from residual_audio.report.style import (
     COLUMN,
@@ -85,10 +86,12 @@ def block_ablation(tables: Tables) -> Figure:
             float
         )
         by_block = heads["block_index"].astype(int)
-        mean = [np.nanmean(entropy[by_block == b]) for b in index]
+        mean = np.array([np.nanmean(entropy[by_block == b]) for b in index])
         scatter.scatter(mean, drop, c=colours, s=12)
         for x, y, b in zip(mean, drop, index, strict=True):
             scatter.annotate(str(b), (x, y), fontsize=5, xytext=(2, 2), textcoords="offset points")
+        found = over_blocks(mean, drop)
+        scatter.set_title(f"r = {found.value:.2f}, p = {found.p:.2g} ({found.n} blocks)")
     except MissingTable:
         scatter.text(0.5, 0.5, "no head entropies", ha="center", transform=scatter.transAxes)
     scatter.set_xlabel("mean spectral entropy of heads")

@@ -29,7 +29,12 @@ SECTIONS: tuple[Section, ...] = (
         "Which parts matter",
         "The change of the answers when a part is removed. The direct method takes away only its "
         "own contribution to the latent, the exact one runs the encoder without it.",
-        ("ablation_attention_exact", "ablation_attention_direct", "ablation_correlations"),
+        (
+            "ablation_attention_exact",
+            "ablation_attention_direct",
+            "ablation_correlations",
+            "ablation_block_correlations",
+        ),
     ),
     Section(
         "heads",

@@ -161,6 +161,8 @@ class AudioRecipe(_Strict):
     """Settings of HTS-AT."""
     head: Literal["linear", "mlp"] = "mlp"
     d_hidden: int = 384
+    objective: Literal["contrastive", "labels"] = "contrastive"
+    """labels: class labels alone, no text; for comparison. The model is then one of audio alone."""
     data: tuple[DataRecipe, ...] = ()
     templates: tuple[str, ...] = ("This is a sound of {}.",)
     own_text: float = Field(default=0.5, ge=0, le=1)

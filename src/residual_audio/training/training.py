@@ -22,6 +22,7 @@ from residual_audio.training import composition_stages as composition
 from residual_audio.training.audio_stage import AudioTask, finish, run_stage
 from residual_audio.training.batches import all_texts
 from residual_audio.training.corpus import corpus, texts_by_clip
+from residual_audio.training.label_stage import LabelTask, check_labels_alone
 from residual_audio.training.recipe import Recipe
 from residual_audio.training.sentence import embed_sentences, into_space, sentence_space
 from residual_audio.training.text_stage import has_tower, load_tower, run_text_stage
@@ -92,6 +93,15 @@ def _before_composition(
     tensorboard: bool,
 ) -> Path:
     finished = out / ("plain" if composition.stages_of(recipe) else "model")
+    if recipe.audio.objective == "labels":
+        check_labels_alone(recipe, bool(composition.stages_of(recipe)))
+        clips = load_clips(recipe.audio, root, out / "cache", recipe.seed, progress)
+        labelled = LabelTask(recipe, clips)
+        settings = recipe.audio.optimisation
+        done = run_stage(
+            labelled, settings, out / "audio", device, progress, stop_after, tensorboard
+        )
+        return finish(recipe, labelled.module, finished if done else out / "partial", None)
     texts, needed = texts_to_learn(recipe, root)
     tower = None
     if stage in ("text", "all") or recipe.text.encoder is None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from counted import Counted
+from scipy.stats import pearsonr
 
 from residual_audio.ablation.ablation import AblationSettings, ablate, find_units
 from residual_audio.ablation.head_metrics import head_metrics
@@ -54,6 +55,17 @@ def test_tables_of_all_methods_and_their_figures(store, passes, tmp_path):
     assert np.allclose(start, start[0])
     found = by_name["ablation_correlations"]
     assert {"fisher", "pca_99", "text_alignment", "direct_norm"} <= set(found["metric"].tolist())
+    blocks = by_name["ablation_block_correlations"]
+    row = blocks.where(
+        (blocks["metric"] == "shannon_entropy") & (blocks["importance"] == "exact margin")
+    )
+    entropy = by_name["ablation_metrics"]["shannon_entropy"].astype(float)
+    of = heads["block_index"].astype(int)
+    lost = -by_name["ablation_attention_exact"]["d_margin"].astype(float)
+    expected = pearsonr([entropy[of == b].mean() for b in sorted(set(of))], lost)
+    assert row["pearson"][0] == pytest.approx(expected.statistic)
+    assert row["p"][0] == pytest.approx(expected.pvalue)
+    assert row["n"][0] == len(lost)
     write_tables(tmp_path, tables)
     drawn = {path.stem for path in draw_all(tmp_path)}
     assert {

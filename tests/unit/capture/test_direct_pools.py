@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -69,11 +71,20 @@ def decompose(encoder: HTSAT, arrays: dict[str, np.ndarray]) -> dict[str, torch.
     return terms
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
-def test_contributions_sum_to_latent(dtype: torch.dtype, tolerance: float) -> None:
-    encoder = random_encoder(SMALL, dtype)
+@pytest.mark.parametrize(
+    ("config", "dtype", "tolerance"),
+    [
+        (SMALL, torch.float32, 1e-5),
+        (SMALL, torch.float64, 1e-10),
+        (replace(SMALL, widths=(8, 24, 20, 32)), torch.float64, 1e-10),
+    ],
+)
+def test_contributions_sum_to_latent(
+    config: HTSATConfig, dtype: torch.dtype, tolerance: float
+) -> None:
+    encoder = random_encoder(config, dtype)
     plan = SamplePlan(3, CaptureSettings.of("direct"))
-    arrays = Recorder(encoder, plan).run(log_mel(SMALL, 3, dtype))
+    arrays = Recorder(encoder, plan).run(log_mel(config, 3, dtype))
     terms = decompose(encoder, arrays)
     latent = torch.from_numpy(arrays["embedding/latent"])
     total = sum(term.expand_as(latent) for term in terms.values())

@@ -233,6 +233,26 @@ def test_too_many_frames_are_refused(encoder: HTSAT) -> None:
         HTSATConfig(spec_size=192)
 
 
+def test_every_stage_can_have_a_width_of_its_own(features: Tensor) -> None:
+    config = HTSATConfig(embed_dim=16, window=4, spec_size=128, widths=(16, 48, 32, 64))
+    assert HTSATConfig.from_dict(config.to_dict() | {"widths": [16, 48, 32, 64]}) == config
+    wide = randomised(HTSAT(config))
+    assert [site.width for site in wide.sites if site.block == 0][::2] == [16, 48, 32, 64]
+    assert wide.encode(features).latent.shape == (3, 64)
+    as_ever = HTSATConfig(embed_dim=16, window=4, spec_size=128, widths=(16, 32, 64, 128))
+    same = HTSAT(as_ever)
+    load_strict(same, randomised(HTSAT(SMALL)).state_dict(), "doubling widths")
+    torch.testing.assert_close(
+        same.eval().encode(features).latent, randomised(HTSAT(SMALL)).encode(features).latent
+    )
+    with pytest.raises(InputError, match="one for each of the 4 stages"):
+        HTSATConfig(widths=(96, 192))
+    with pytest.raises(InputError, match="first of them embed_dim"):
+        HTSATConfig(widths=(64, 192, 384, 768))
+    with pytest.raises(InputError, match="8 heads do not share a width of 100"):
+        HTSATConfig(widths=(96, 100, 384, 768))
+
+
 def test_state_carries_the_block_it_enters(encoder: HTSAT, features: Tensor) -> None:
     state = State(2, torch.zeros(1, 256, 32))
     assert encoder.encode(None, start=state).latent.shape == (1, 128)

@@ -9,12 +9,12 @@ import pytest
 import torch
 from heard import embed_audio
 
-from residual_audio.errors import StoreError
+from residual_audio.errors import InputError, StoreError
 from residual_audio.models.text_small import SmallText, SmallTextConfig, train_bpe
 from residual_audio.models.weights import read_safetensors
 from residual_audio.training.batches import Batches, share_out
 from residual_audio.training.line_log import LineLog
-from residual_audio.training.recipe import Optimisation, Recipe
+from residual_audio.training.recipe import Optimisation, Recipe, TuneRecipe
 from residual_audio.training.training import run_training
 from residual_audio.training.training_clips import load_clips
 from residual_audio.training.training_loop import schedule
@@ -260,3 +260,29 @@ def test_half_weights_are_half_the_size_and_nearly_the_same(whole: Path, tmp_pat
     wave = np.random.default_rng(0).standard_normal(32_000).astype(np.float32) * 0.1
     a, b = (embed_audio(load(p / "model"), [wave])[0] for p in (whole, tmp_path))
     assert float(a @ b) > 0.999
+
+
+def test_class_labels_alone_make_a_model_without_text(tmp_path: Path) -> None:
+    """The same encoder, clips and batches as the contrastive run; only what is asked differs."""
+    from residual_audio.models.native import load
+
+    recipe = tiny_recipe(objective="labels")
+    part = run(recipe, tmp_path / "resumed", stop_after=5)
+    assert part.name == "partial"
+    model = load(run(recipe, tmp_path / "resumed"))
+    assert model.text is None
+    run(recipe, tmp_path / "whole")
+    for key, value in weights(tmp_path / "whole").items():
+        torch.testing.assert_close(weights(tmp_path / "resumed")[key], value, rtol=0, atol=0)
+    log = LineLog(tmp_path / "whole" / "audio" / "log.jsonl").read()
+    assert {"classes", "loss"} <= set(log[0])
+    assert not {"pairs", "moved"} & set(log[0])
+    losses = [line["loss"] for line in log]
+    assert np.mean(losses[-2:]) < 0.9 * np.mean(losses[:2])
+    looks = LineLog(tmp_path / "whole" / "audio" / "tracking.jsonl").read()
+    assert 0 <= looks[-1]["probe_accuracy"] <= 1
+    with pytest.raises(StoreError, match="another audio recipe"):
+        run(tiny_recipe(), tmp_path / "whole")
+    tuned = recipe.model_copy(update={"tune": TuneRecipe(optimisation=Optimisation(steps=1))})
+    with pytest.raises(InputError, match="no text side"):
+        run(tuned, tmp_path / "tuned")
