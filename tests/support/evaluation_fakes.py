@@ -12,6 +12,7 @@ import torch
 from residual_audio.audio.windows import LongPolicy
 from residual_audio.data.base import Card, Dataset, Pair
 from residual_audio.errors import AudioError
+from residual_audio.models.training_data import TrainingData
 from residual_audio.types import Clip
 
 D = 16
@@ -31,6 +32,7 @@ class FakeModel:
         self.sha256 = hashlib.sha256(name.encode()).hexdigest()
         self.text: object | None = object()
         self.texts = dict(texts or {})
+        self.trained_on: tuple[TrainingData, ...] | None = None
         self.windows_heard = 0
 
     def reads_s(self, long: LongPolicy) -> float | None:

@@ -58,11 +58,9 @@ def run(
     Writes tables/ablation_*.csv below RUN. Only `direct` works from the store alone; the others
     run the encoder again and need --root for data sets that are files.
     """
-    from residual_audio.ablation.ablation import AblationSettings
-    from residual_audio.ablation.interventions import METHODS, Way
     from residual_audio.errors import InputError
     from residual_audio.report.write import write_tables
-    from residual_audio.surface.inside import ablation_study
+    from residual_audio.surface.inside import METHODS, AblationSettings, Way, ablation_study
 
     methods = method or ["direct"]
     for name in methods:

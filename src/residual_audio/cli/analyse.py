@@ -84,10 +84,9 @@ def run(
 
 
 def _of_table(path: Path) -> Analysis:
-    from residual_audio.analysis.aggregate import read_head_table
-    from residual_audio.analysis.result import analyse_head_table
+    from residual_audio.surface.inside import analyse_table
 
-    return analyse_head_table(read_head_table(path))
+    return analyse_table(path)
 
 
 def _of_store(

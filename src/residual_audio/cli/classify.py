@@ -28,8 +28,7 @@ def run(
     json: options.Json = False,
 ) -> None:
     """Score FILES against free-text labels; scores of a file sum to 1 over the labels."""
-    from residual_audio.passes.loop import Hearing
-    from residual_audio.surface.classified import classify_each
+    from residual_audio.surface.classified import Hearing, classify_each
 
     how = Hearing(long, batch_size)
     loaded = load_model_with(model, device, gains)

@@ -45,9 +45,8 @@ def run(
     printed, with a sign test. The one-sided variants look at the first caption and sound only.
     """
     from residual_audio.errors import InputError
-    from residual_audio.evaluation.differences import paired_differences
     from residual_audio.results import result_to_dict, write_result
-    from residual_audio.surface.measured import evaluate
+    from residual_audio.surface.measured import evaluate, paired_differences
 
     sets = []
     if root and not dataset:

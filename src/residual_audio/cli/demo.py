@@ -25,6 +25,6 @@ def run(
 
     This is `residual-audio run` with the model `nano` and synthetic sounds; offline, no download.
     """
-    from residual_audio.pipeline.run_settings import demo_settings
+    from residual_audio.surface.whole_run import demo_settings
 
     carry_out(demo_settings(data, out, clips, seed), json, quiet)

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.inputs import load_model_with
 from residual_audio.cli.output import print_json
 from residual_audio.cli.scores import name_clips
 from residual_audio.cli.terminal import watching
@@ -33,14 +32,19 @@ def run(
     safetensors and npz hold `embeddings` [n, d] and the names of the files, parquet a column
     `embedding`, csv a column a dimension. Any other name is refused.
     """
-    from residual_audio.embeddings.of_files import embed_files
-    from residual_audio.embeddings.vector_files import find_writer
-    from residual_audio.passes.loop import Hearing
+    from residual_audio.surface.vectors import write_vectors
 
-    find_writer(out)  # before the model is loaded
-    loaded = load_model_with(model, device, gains)
     with watching(quiet or json) as progress:
-        found = embed_files(loaded, files, out, Hearing(long, batch_size), progress=progress)
+        found = write_vectors(
+            model,
+            files,
+            out,
+            gains=gains,
+            long=long,
+            batch_size=batch_size,
+            device=device,
+            progress=progress,
+        )
     if json:
         print_json(
             {"out": str(out), "n": len(found.files), "skipped": found.skipped, "odd": found.remarks}
@@ -49,6 +53,6 @@ def run(
         for file, reason in found.skipped.items():
             typer.echo(f"skipped {file}: {reason}", err=True)
         name_clips("odd", found.remarks)
-        typer.echo(f"wrote {len(found.files)} × {loaded.joint_dim} vectors to {out}")
+        typer.echo(f"wrote {len(found.files)} × {found.width} vectors to {out}")
     if found.skipped:
         raise typer.Exit(3)

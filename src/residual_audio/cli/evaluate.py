@@ -52,9 +52,8 @@ def run(
     Zero-shot: top-1, top-5, macro-F1, mAP, calibration. Retrieval: R@1/5/10, mAP@10 and median
     rank in both directions. Intervals resample groups of recordings, not clips.
     """
-    from residual_audio.evaluation.differences import paired_differences
     from residual_audio.results import result_to_dict, write_result
-    from residual_audio.surface.measured import evaluate
+    from residual_audio.surface.measured import evaluate, paired_differences
 
     sets = inputs.load_datasets(dataset, root, data_option)
     found_gains = inputs.read_gains(gains)

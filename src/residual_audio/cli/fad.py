@@ -41,36 +41,43 @@ def run(
 
     Long files count as several windows; files are resampled whole.
     """
-    from residual_audio.embeddings.embedder import EmbeddingSettings
     from residual_audio.errors import InputError
-    from residual_audio.generation.fad import compare_sides
-    from residual_audio.generation.sound_side import read_side, write_statistics
-    from residual_audio.models.registry import load_model
     from residual_audio.report import figures_evaluation as plots
     from residual_audio.report.style import save
     from residual_audio.results import result_to_dict, write_result
+    from residual_audio.surface.generated import (
+        HearingOptions,
+        sound_distance,
+        sound_statistics,
+    )
 
-    if evaluated is None and save_stats is None:
-        raise InputError(
-            "give the folder to judge, or --save-stats to keep the reference's numbers"
-        )
-    sources = [reference, *([evaluated] if evaluated is not None else [])]
-    for source in sources:
-        if not source.exists():
+    for source in (reference, evaluated):
+        if source is not None and not source.exists():
             raise InputError(f"'{source}' is not there")
-    loaded = load_model(model, device)
-    how = EmbeddingSettings(batch_size=batch_size, cache=not no_cache)
-    with watching(quiet or json) as progress:
-        sides = [read_side(s, loaded, embedding=how, progress=progress) for s in sources]
-    if save_stats is not None:
-        write_statistics(sides[0], loaded, save_stats)
+    how: HearingOptions = {"device": device, "batch_size": batch_size, "cache": not no_cache}
     if evaluated is None:
+        if save_stats is None:
+            raise InputError(
+                "give the folder to judge, or --save-stats to keep the reference's numbers"
+            )
+        with watching(quiet or json) as progress:
+            side = sound_statistics(model, reference, save_stats, progress=progress, **how)
         if json:
-            print_json({"statistics": str(save_stats), "n": sides[0].gaussian.n})
+            print_json({"statistics": str(save_stats), "n": side.gaussian.n})
         elif not quiet:
-            typer.echo(f"written: {save_stats} ({sides[0].gaussian.n} windows)")
+            typer.echo(f"written: {save_stats} ({side.gaussian.n} windows)")
         return
-    found = compare_sides(sides[0], sides[1], loaded, infinity=infinity, seed=seed)
+    with watching(quiet or json) as progress:
+        found = sound_distance(
+            model,
+            reference,
+            evaluated,
+            infinity=infinity,
+            seed=seed,
+            statistics=save_stats,
+            progress=progress,
+            **how,
+        )
     path = write_result(found.result, out, items=log_items)
     if found.extrapolated is not None:
         save(plots.extrapolation(found.extrapolated), path.with_suffix(".png"))

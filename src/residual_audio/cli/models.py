@@ -94,8 +94,8 @@ def check(
     from dataclasses import asdict
 
     from residual_audio.cli.output import show_table
-    from residual_audio.evaluation.model_check import check_model
     from residual_audio.models.registry import load_model
+    from residual_audio.surface.measured import check_model
 
     with watching(quiet or json) as progress:
         found = check_model(load_model(model), sounds=sounds, progress=progress)

@@ -40,19 +40,17 @@ def run(
     quiet: options.Quiet = False,
 ) -> None:
     """Means, medians, Friedman and Wilcoxon tests, agreement and a box plot; no personal data."""
-    from residual_audio.generation.listening_tests import analyse_ratings
-    from residual_audio.generation.ratings import read_ratings
     from residual_audio.report import figures_evaluation as plots
     from residual_audio.report.style import save
     from residual_audio.results import result_to_dict, write_result
+    from residual_audio.surface.generated import listening_test
 
-    ratings = read_ratings(file, parse_scale(scale))
-    found, used = analyse_ratings(
-        ratings,
+    found, used = listening_test(
+        file,
+        parse_scale(scale),
         reference=reference,
         anchors=anchor,
         screen=screen,
-        name=file.stem,
         seed=seed,
         n_resamples=resamples,
     )

@@ -9,6 +9,7 @@ import typer
 
 from residual_audio.cli import options
 from residual_audio.cli.groups import DefaultGroup
+from residual_audio.cli.mushra import parse_scale
 from residual_audio.cli.output import print_json, print_table
 from residual_audio.cli.scores import finish, print_scores, shown
 from residual_audio.cli.terminal import watching
@@ -45,14 +46,12 @@ def symbolic(
     quiet: options.Quiet = False,
 ) -> None:
     """Pitch, rhythm, tonality and structure of GENERATED against REFERENCE, with intervals."""
-    from residual_audio.generation.midi import read_folder
-    from residual_audio.generation.pieces import compare_pieces
     from residual_audio.results import result_to_dict, write_result
+    from residual_audio.surface.generated import compare_notes
 
-    left, right = read_folder(reference), read_folder(generated)
-    found = compare_pieces(
-        left,
-        right,
+    found = compare_notes(
+        reference,
+        generated,
         smoothing=smoothing,
         segment_beats=segment_beats,
         seed=seed,
@@ -106,22 +105,18 @@ def clap_score(
     quiet: options.Quiet = False,
 ) -> None:
     """Cosine of every prompt with its generated file, beside that of wrong prompts."""
-    from residual_audio.embeddings.embedder import EmbeddingSettings
-    from residual_audio.generation import clap_score as scores
-    from residual_audio.generation.prompted_files import read_prompts
-    from residual_audio.models.registry import load_model
     from residual_audio.results import result_to_dict, write_result
+    from residual_audio.surface.generated import prompt_scores
 
-    items = read_prompts(prompts or folder, folder)
-    loaded = load_model(model, device)
     with watching(quiet or json) as progress:
-        found = scores.clap_score(
-            loaded,
-            items,
-            name=folder.name,
-            root=folder,
+        found = prompt_scores(
+            model,
+            folder,
+            prompts,
             seed=seed,
-            embedding=EmbeddingSettings(batch_size=batch_size, cache=not no_cache),
+            device=device,
+            batch_size=batch_size,
+            cache=not no_cache,
             progress=progress,
         )
     path = write_result(found, out, items=log_items)
@@ -151,47 +146,28 @@ def report(
     quiet: options.Quiet = False,
 ) -> None:
     """Distribution, CLAP, symbolic and listening measures of the same systems in one table."""
-    from residual_audio.cli.mushra import parse_scale
-    from residual_audio.embeddings.embedder import EmbeddingSettings
-    from residual_audio.files import json_ready, write_json
-    from residual_audio.generation.music_report import COLUMNS, run_study
-    from residual_audio.generation.music_study import read_music_study
+    from residual_audio.files import write_json
     from residual_audio.results import slug, write_result
+    from residual_audio.surface.generated import COLUMNS, music_report
 
-    asked = read_music_study(study)
-    loaded = None
-    if asked.needs_model:
-        from residual_audio.models.registry import load_model
-
-        loaded = load_model(model, device)
     with watching(quiet or json) as progress:
-        found = run_study(
-            asked,
-            loaded,
+        found = music_report(
+            study,
+            model,
             scale=parse_scale(scale),
-            reference_stimulus=reference,
+            reference=reference,
             seed=seed,
-            embedding=EmbeddingSettings(batch_size=batch_size, cache=not no_cache),
+            device=device,
+            batch_size=batch_size,
+            cache=not no_cache,
             progress=progress,
         )
     for result in found.results:
         write_result(result, out)
-    document = {
-        "systems": list(found.systems),
-        "measures": {
-            measure: {
-                system: {"value": s.value, "low": s.low, "high": s.high, "n": s.n}
-                for system, s in row.items()
-            }
-            for measure, row in found.measures.items()
-        },
-        "correlations": list(found.correlations),
-        "warnings": list(found.warnings),
-    }
     path = out / f"music-report_{slug(study.stem)}.json"
-    write_json(path, document)
+    write_json(path, found.document())
     if json:
-        print_json(json_ready(document))
+        print_json(found.document())
     else:
         listed = [n for n in (*COLUMNS, "listeners") if n in found.measures]
         print_table(

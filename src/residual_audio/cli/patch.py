@@ -70,14 +70,18 @@ def run(
     tables/patching_*.csv, figures and a result file below --out. Stopped, the same command goes on.
     """
     from residual_audio.errors import InputError
-    from residual_audio.patching.interchange import METHODS, ExchangeWay
-    from residual_audio.patching.sets import SetSearch
-    from residual_audio.patching.study import TIME_UNITS, PatchStudy
     from residual_audio.report.figures import draw_all
     from residual_audio.report.write import write_tables
     from residual_audio.results import write_result
     from residual_audio.surface.model import load_model
-    from residual_audio.surface.pair_study import patching_study
+    from residual_audio.surface.pair_study import (
+        METHODS,
+        TIME_UNITS,
+        ExchangeWay,
+        PatchStudy,
+        SetSearch,
+        patching_study,
+    )
 
     methods = method or ["exact"]
     for one in methods:

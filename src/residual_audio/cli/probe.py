@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,9 +80,8 @@ def measure(
     hubness; intervals from half-samples of the groups.
     """
     from residual_audio.errors import InputError
-    from residual_audio.geometry.probes import probe_matched
     from residual_audio.results import result_to_dict, write_result
-    from residual_audio.surface.probed import clouds_of, model_clouds
+    from residual_audio.surface.probed import clouds_of, model_clouds, probe_matched
 
     files = list(sources or [])
     if text and len(text) != len(files):
@@ -184,67 +182,33 @@ def study(
     quiet: options.Quiet = False,
 ) -> None:
     """Correlate every probe with every score over (model × benchmark) cells."""
-    from dataclasses import replace
+    from residual_audio.surface.probe_study import study_probes
 
-    from residual_audio import results as result_files
-    from residual_audio.errors import InputError
-    from residual_audio.files import write_json
-    from residual_audio.geometry.cells import cells_of_results, read_cells
-    from residual_audio.geometry.correlates import correlate
-    from residual_audio.report import figures_evaluation as plots
-    from residual_audio.report.style import save
-
-    if (from_table is None) == (not sources):
-        raise InputError("give either result files and folders, or --from-table FILE")
-    if from_table is not None:
-        cells = read_cells(from_table, scores=score, probes=probe)
-    else:
-        cells = cells_of_results(result_files.read_results(sources or []))
-        for name in probe or []:
-            if name not in cells.probes:
-                raise InputError(f"no probe '{name}'; there are: {', '.join(cells.probes)}")
-        if probe:
-            cells = replace(cells, probes={name: cells.probes[name] for name in probe})
-    found = correlate(cells, scores=score, seed=seed)
-    document = {
-        "n_cells": found.n_cells,
-        "cells": [
-            {"model": m, "benchmark": b}
-            for m, b in zip(cells.models, cells.benchmarks, strict=True)
-        ],
-        "correlations": [asdict(row) for row in found.rows],
-        "warnings": list(found.warnings),
-    }
+    studied = study_probes(sources or [], table=from_table, scores=score, probes=probe, seed=seed)
     if out is not None:
-        write_json(out / "study.json", document)
-        for name in dict.fromkeys(row.score for row in found.rows):
-            figure = plots.scatter(cells, found, name)
-            save(figure, out / f"study_{result_files.slug(name)}.png")
+        studied.write(out)
     if json:
-        print_json(document)
+        print_json(studied.document())
         return
-    for name in dict.fromkeys(row.score for row in found.rows):
-        print_table(
-            ["probe", "Spearman", "p", "p perm.", "q", "Pearson", "p", "within", "p within", "n"],
+    columns = ["probe", "Spearman", "p", "p perm.", "q", "Pearson", "p", "within", "p within", "n"]
+    for name, rows in studied.by_score.items():
+        cells = [
             [
-                [
-                    row.probe,
-                    f"{row.spearman:+.3f}",
-                    f"{row.p_spearman:.3f}",
-                    f"{row.p_spearman_permutation:.3f}",
-                    f"{row.q:.3f}",
-                    f"{row.pearson:+.3f}",
-                    f"{row.p_pearson:.3f}",
-                    shown(row.pearson_within),
-                    shown(row.p_within),
-                    row.n,
-                ]
-                for row in found.rows
-                if row.score == name
-            ],
-            f"{name} over {found.n_cells} cells",
-        )
-    for warning in found.warnings:
+                row.probe,
+                f"{row.spearman:+.3f}",
+                f"{row.p_spearman:.3f}",
+                f"{row.p_spearman_permutation:.3f}",
+                f"{row.q:.3f}",
+                f"{row.pearson:+.3f}",
+                f"{row.p_pearson:.3f}",
+                shown(row.pearson_within),
+                shown(row.p_within),
+                row.n,
+            ]
+            for row in rows
+        ]
+        print_table(columns, cells, f"{name} over {studied.found.n_cells} cells")
+    for warning in studied.found.warnings:
         typer.echo(f"note: {warning}", err=True)
     if out is not None and not quiet:
         typer.echo(f"written: {out}")

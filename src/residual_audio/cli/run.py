@@ -12,12 +12,7 @@ from residual_audio.cli.output import print_json, print_table
 from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
-    from residual_audio.pipeline.run import Finished
-    from residual_audio.pipeline.run_settings import RunSettings
-
-
-DRAWING = 4
-"""Processes that draw figures, at most: each begins by loading matplotlib."""
+    from residual_audio.surface.whole_run import Finished, RunSettings
 
 
 def run(
@@ -45,7 +40,7 @@ def run(
 
     Steps that are up to date are skipped. Exit code 3: done, but some clips were skipped.
     """
-    from residual_audio.pipeline.run_settings import RunSettings
+    from residual_audio.surface.whole_run import RunSettings
 
     settings = RunSettings(
         model=model,
@@ -67,12 +62,8 @@ def run(
 
 def carry_out(settings: RunSettings, json: bool, quiet: bool) -> None:
     """Run with a line a step, print what was found; exit 3 where clips were skipped."""
-    from dataclasses import replace
+    from residual_audio.surface.whole_run import run_all
 
-    from residual_audio.engine.jobs import available_cores
-    from residual_audio.pipeline.run import run as run_all
-
-    settings = replace(settings, processes=min(DRAWING, available_cores()))
     with watching(quiet or json) as progress:
         finished = run_all(settings, progress)
     if json:

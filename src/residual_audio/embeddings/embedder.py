@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from residual_audio.models.training_data import TrainingData
 from residual_audio.passes.embed import Embedder
 from residual_audio.passes.loop import Hearing
 from residual_audio.passes.sources import Hearer
@@ -25,6 +26,8 @@ class JointEmbedder(Embedder, Hearer, Protocol):
     sha256: str
     """Of the weights: what cached embeddings are filed under; may be empty."""
     logit_scale: float
+    trained_on: tuple[TrainingData, ...] | None
+    """What it has heard while it learned; None where nobody knows."""
 
     @property
     def text(self) -> object | None:

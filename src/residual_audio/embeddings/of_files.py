@@ -27,6 +27,8 @@ class EmbeddedFiles:
     """File → why it has no row."""
     remarks: Mapping[str, str]
     """File that can hardly be heard → in what way."""
+    width: int
+    """Of a vector."""
 
 
 def embed_files(
@@ -53,4 +55,4 @@ def embed_files(
     done = tuple(files[place] for place in found.places)
     made = provenance.collect(model=model, long=how.long)
     write(out, found.vectors, [shown(file) for file in done], made)
-    return EmbeddedFiles(done, skipped, odd)
+    return EmbeddedFiles(done, skipped, odd, found.vectors.shape[1])

@@ -17,14 +17,13 @@ from residual_audio.embeddings.embedder import DEFAULT, EmbeddingSettings, Joint
 from residual_audio.embeddings.of_dataset import embed_clips
 from residual_audio.embeddings.of_texts import embed_texts, need_text
 from residual_audio.errors import DatasetError
+from residual_audio.evaluation.clip_notes import N_RESAMPLES, clip_notes
 from residual_audio.metrics import compa as metrics
 from residual_audio.metrics import uncertainty
-from residual_audio.models.training_data import heard_before
 from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Result, Score
 
 Array = npt.NDArray[Any]
-N_RESAMPLES = 1000
 RULE = "F: s00>s10 and s11>s01; G: s00>s01 and s11>s10; H: both; ties fail"
 
 
@@ -132,9 +131,7 @@ def evaluate_compa(
             "n_triplets": len(three),
             "n_left_out": len(dataset.pairs) - len(readable),
             **findings,
-            "skipped": dict(embedded.skipped),
-            "remarks": dict(embedded.remarks),
-            "heard_before": heard_before(getattr(model, "trained_on", None), dataset),
+            **clip_notes(model, dataset, embedded),
         },
         provenance=provenance.collect(
             model=model, dataset=dataset, seed=seed, long=embedding.long, rule=RULE

@@ -21,15 +21,14 @@ from residual_audio.embeddings.of_dataset import embed_clips
 from residual_audio.embeddings.of_texts import embed_texts, need_text
 from residual_audio.embeddings.vector_cache import Embedded
 from residual_audio.errors import DatasetError, InputError
+from residual_audio.evaluation.clip_notes import N_RESAMPLES, clip_notes
 from residual_audio.metrics import ranks as metrics
 from residual_audio.metrics import uncertainty
-from residual_audio.models.training_data import heard_before
 from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Clip, Result, Score
 
 Array = npt.NDArray[Any]
 KS = (1, 5, 10)
-N_RESAMPLES = 1000
 
 
 def score_direction(
@@ -144,9 +143,7 @@ def evaluate_retrieval(
             "n_shared_captions": sum(len(clips) > 1 for clips in heard.relevant),
             "n_without_caption": len(dataset.clips) - len(captioned),
             "n_groups": len(set(groups)),
-            "skipped": dict(heard.skipped),
-            "remarks": dict(heard.remarks),
-            "heard_before": heard_before(getattr(model, "trained_on", None), dataset),
+            **clip_notes(model, dataset, heard),
         },
         provenance=provenance.collect(
             model=model,

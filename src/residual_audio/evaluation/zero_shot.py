@@ -15,6 +15,7 @@ from residual_audio.embeddings.embedder import DEFAULT, EmbeddingSettings, Joint
 from residual_audio.embeddings.of_dataset import embed_clips
 from residual_audio.embeddings.prompts import Prompts, embed_classes
 from residual_audio.errors import DatasetError, StoreError
+from residual_audio.evaluation.clip_notes import N_RESAMPLES
 from residual_audio.metrics import classification as metrics
 from residual_audio.metrics import uncertainty
 from residual_audio.metrics.calibration import calibration, expected_calibration_error
@@ -24,7 +25,6 @@ from residual_audio.store import Store
 from residual_audio.types import Clip, HeardBefore, Result, Score
 
 Array = npt.NDArray[Any]
-N_RESAMPLES = 1000
 
 
 def score_classes(
@@ -130,7 +130,7 @@ def evaluate_zero_shot(
         provenance.model_label(model), dataset.name, embedded.vectors, text,
         [by_id[name] for name in embedded.ids], classes, float(model.logit_scale), prompts,
         embedded.skipped, embedded.remarks,
-        heard_before(getattr(model, "trained_on", None), dataset),
+        heard_before(model.trained_on, dataset),
     )  # fmt: skip
     record = provenance.collect(
         model=model,

@@ -59,6 +59,21 @@ class MusicReport:
     results: tuple[Result, ...]
     warnings: tuple[str, ...]
 
+    def document(self) -> dict[str, object]:
+        """The table and the agreement as JSON can say them; the results have files of their own."""
+        return {
+            "systems": list(self.systems),
+            "measures": {
+                measure: {
+                    system: {"value": s.value, "low": s.low, "high": s.high, "n": s.n}
+                    for system, s in row.items()
+                }
+                for measure, row in self.measures.items()
+            },
+            "correlations": list(self.correlations),
+            "warnings": list(self.warnings),
+        }
+
 
 def run_study(
     study: MusicStudy,

@@ -6,7 +6,7 @@ import csv
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,14 @@ class Cells:
 
     def __len__(self) -> int:
         return len(self.models)
+
+    def only(self, probes: Sequence[str] | None) -> Cells:
+        """With these probes alone; None or none for all."""
+        for name in probes or ():
+            if name not in self.probes:
+                raise InputError(f"no probe '{name}'; there are: {', '.join(self.probes)}")
+        chosen = {name: self.probes[name] for name in probes or self.probes}
+        return replace(self, probes=chosen)
 
 
 def cells_of_results(results: Sequence[Result]) -> Cells:

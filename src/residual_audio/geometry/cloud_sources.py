@@ -57,7 +57,7 @@ def clouds_of_model(
         dataset=dataset,
         long=embedding.long,
         prompts=None if said else prompts.templates,
-        heard_before=heard_before(getattr(model, "trained_on", None), dataset),
+        heard_before=heard_before(model.trained_on, dataset),
     )
     return make_clouds(
         embedded.vectors, text, pairs=pairs,

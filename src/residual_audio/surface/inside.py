@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
 from residual_audio.ablation.ablation import AblationSettings
 from residual_audio.ablation.ablation import ablate as ablate_all
 from residual_audio.ablation.effects import Effects, summary
+from residual_audio.ablation.interventions import METHODS as METHODS
 from residual_audio.ablation.interventions import Interventions, Method, Way, interventions_on
 from residual_audio.ablation.interventions import take_out as take_out_units
 from residual_audio.ablation.removal import Mode
+from residual_audio.analysis.aggregate import read_head_table
 from residual_audio.analysis.analysis import Options
 from residual_audio.analysis.analysis import analyse as analyse_store
 from residual_audio.analysis.regimes import Space, in_space, parts_in
-from residual_audio.analysis.result import Analysis
+from residual_audio.analysis.result import Analysis, analyse_head_table
 from residual_audio.progress import SILENT, Progress
 from residual_audio.surface.given import ModelLike
 from residual_audio.surface.runs import Folds, RunLike, given_run
@@ -47,6 +50,11 @@ def analyse(
     options = Options.of(_names(metrics), _names(units), labels, seed)
     store = in_space(given_run(run).store, space)
     return analyse_store(store, parts_in(options, space), progress)
+
+
+def analyse_table(path: Path) -> Analysis:
+    """The same statistics from a table of heads that somebody else has made."""
+    return analyse_head_table(read_head_table(path))
 
 
 def _names(given: str | Iterable[str]) -> list[str]:

@@ -14,9 +14,12 @@ from residual_audio.data.base import Dataset
 from residual_audio.embeddings.embedder import EmbeddingSettings
 from residual_audio.embeddings.prompts import find_prompts
 from residual_audio.errors import InputError, Remark
+from residual_audio.evaluation.clip_notes import N_RESAMPLES
 from residual_audio.evaluation.composition import evaluate_compa
+from residual_audio.evaluation.differences import paired_differences as paired_differences
+from residual_audio.evaluation.model_check import check_model as check_model
 from residual_audio.evaluation.retrieval import evaluate_retrieval
-from residual_audio.evaluation.zero_shot import N_RESAMPLES, evaluate_zero_shot
+from residual_audio.evaluation.zero_shot import evaluate_zero_shot
 from residual_audio.progress import SILENT, Progress
 from residual_audio.surface.given import (
     DatasetLike,

@@ -9,7 +9,11 @@ from residual_audio import provenance
 from residual_audio.audio.windows import LongPolicy
 from residual_audio.passes.loop import Hearing
 from residual_audio.patching.exchanges import exchanges_of_pairs
+from residual_audio.patching.interchange import METHODS as METHODS
+from residual_audio.patching.interchange import ExchangeWay as ExchangeWay
 from residual_audio.patching.measures import MeasureName
+from residual_audio.patching.sets import SetSearch as SetSearch
+from residual_audio.patching.study import TIME_UNITS as TIME_UNITS
 from residual_audio.patching.study import PatchFound, PatchStudy, patch_study
 from residual_audio.progress import SILENT, Progress
 from residual_audio.surface.given import DatasetLike, ModelLike, given_dataset, given_model
