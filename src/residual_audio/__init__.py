@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from residual_audio.store import open_store as open_store
     from residual_audio.surface.adapted_pairs import adapt_pairs as adapt_pairs
     from residual_audio.surface.atlas_view import atlas as atlas
+    from residual_audio.surface.caption_gains import CaptionsAdapted as CaptionsAdapted
+    from residual_audio.surface.caption_gains import adapt_captions as adapt_captions
     from residual_audio.surface.clap_embedder import ClapEmbedder as ClapEmbedder
     from residual_audio.surface.classified import classify as classify
     from residual_audio.surface.compared import compare_runs as compare_runs
@@ -70,6 +72,7 @@ _WHERE = {
     "Adapted": "residual_audio.surface.fitted",
     "Analysis": "residual_audio.analysis.result",
     "Cache": "residual_audio.capture.cache",
+    "CaptionsAdapted": "residual_audio.surface.caption_gains",
     "ClapEmbedder": "residual_audio.surface.clap_embedder",
     "Clip": "residual_audio.types",
     "Dataset": "residual_audio.data.base",
@@ -92,6 +95,7 @@ _WHERE = {
     "Table": "residual_audio.table",
     "ablate": "residual_audio.surface.inside",
     "adapt": "residual_audio.surface.fitted",
+    "adapt_captions": "residual_audio.surface.caption_gains",
     "adapt_pairs": "residual_audio.surface.adapted_pairs",
     "analyse": "residual_audio.surface.inside",
     "atlas": "residual_audio.surface.atlas_view",

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from residual_audio.adaptation.problem import Problem, StoredVectors, problem_of
-from residual_audio.direct.joint_module import joint_head
+from residual_audio.adaptation.caption_problem import caption_problem, captions_of
+from residual_audio.adaptation.problem import Problem, problem_of
 from residual_audio.errors import InputError
-from residual_audio.judge.answers import Judge
 from residual_audio.judge.of_store import clips_of
 from residual_audio.passes.kept import Passes
-from residual_audio.reweight.cached import Streams
 from residual_audio.store import Store
 from residual_audio.types import FloatArray
 
@@ -52,30 +50,10 @@ def pair_problem(store: Store, passes: Passes) -> PairProblem:
     clips = clips_of(store)
     if all(clip.label is not None for clip in clips):
         return PairProblem(problem_of(store, passes=passes), "labels")
-    without = [clip.id for clip in clips if not clip.captions]
+    without = [clip.id for clip in clips if not captions_of(clip)]
     if without:
         raise InputError(
             f"'{without[0]}' has neither label nor caption ({len(without)} of {len(clips)} clips "
             "have no caption): give every file a label, or every file a caption"
         )
-    texts = list(dict.fromkeys(caption for clip in clips for caption in clip.captions))
-    place = {text: i for i, text in enumerate(texts)}
-    model = passes.model
-    positive = np.zeros((len(clips), len(texts)), bool)
-    for row, clip in enumerate(clips):
-        positive[row, [place[caption] for caption in clip.captions]] = True
-    judge = Judge.for_answers(positive, model.embed_text(texts), model.logit_scale)
-    problem = Problem(
-        clips=clips,
-        classes=tuple(texts),
-        judge=judge,
-        head=joint_head(store),
-        latent=np.array(store.latent(), np.float32),
-        joint=np.array(store.embedding(unit=False), np.float32),
-        pooled=StoredVectors(store, slice(None)),
-        sites=store.sites,
-        streams=Streams(passes),
-        about={"model": asdict(store.model_info), "dataset": asdict(store.dataset_info)},
-        objective="contrastive",
-    )
-    return PairProblem(problem, "captions")
+    return PairProblem(caption_problem(store, np.arange(len(clips)), passes=passes), "captions")

@@ -86,7 +86,7 @@ def score(
     if method.runs_encoder:
         gains = method.start(problem, alone)
         embed = problem.encoder.embed(gains)
-        loss = objective(method.objective, problem.judge)
+        loss = objective(method.objective or problem.objective, problem.judge)
         (settings,) = method.search(split.seed).options
         fit(embed, list(gains.parameters()), loss, split.fit, None, settings, epochs=int(amount))
         scores = scores_of(problem, test, embed)

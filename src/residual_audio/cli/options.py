@@ -132,6 +132,10 @@ def parse_data_options(given: list[str] | None) -> dict[str, Any]:
 Stages = Annotated[
     str, typer.Option("--stages", help="Stages to reweight, e.g. 2,3 (default all).")
 ]
+AnswersBy = Annotated[
+    Literal["labels", "captions"] | None,
+    typer.Option("--by", help="What is right for a clip; labels, where every clip has one."),
+]
 Keep_ = Annotated[
     list[str] | None,
     typer.Option(

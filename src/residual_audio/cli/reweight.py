@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,6 +13,10 @@ from residual_audio.cli.groups import Group
 from residual_audio.cli.inputs import given_run
 from residual_audio.cli.output import print_json, print_table, show_table
 from residual_audio.cli.terminal import watching
+
+if TYPE_CHECKING:
+    from residual_audio.surface.caption_gains import CaptionAdaptation
+    from residual_audio.surface.runs import Run
 
 app = typer.Typer(
     cls=Group,
@@ -42,6 +46,7 @@ def compare(
         str,
         typer.Option("--split", help="Other folds: FILE.csv#COLUMN or FILE.csv#COLUMN:blocks."),
     ] = "",
+    by: options.AnswersBy = None,
     keep: options.Keep_ = None,
     max_loss: options.MaxLoss = 0.03,
     cost: Annotated[
@@ -70,10 +75,12 @@ def compare(
     """Every adaptation on the same grouped folds, in one table: RUN/tables/adapted.csv.
 
     A comparison of some methods or folds has tables of its own (RUN/tables/adapted_….csv) and
-    leaves those of the whole as they are.
+    leaves those of the whole as they are. With `--by captions` (or where clips have no labels):
+    R@1, 5, 10 both ways before and after, in RUN/tables/retrieval_adapted….csv.
     """
     from residual_audio.report.write import write_tables
     from residual_audio.results import write_result
+    from residual_audio.surface.caption_gains import compare_captions
     from residual_audio.surface.fitted import AdaptSettings, compare_methods
     from residual_audio.surface.given import save_gains
 
@@ -91,8 +98,17 @@ def compare(
             cost=tuple(cost or ()),
             draws=draws,
         )
+        given = given_run(run, root, data_option)
+        if _by_captions(by, given):
+            if ensemble is not None:
+                raise typer.BadParameter("--ensemble needs classes: leave it out")
+            captions = compare_captions(
+                given, settings, model=model, network=network, device=device, progress=progress
+            )
+            _say_captions(run, captions, json, quiet)
+            return
         found = compare_methods(
-            given_run(run, root, data_option),
+            given,
             settings,
             model=model,
             network=network,
@@ -138,12 +154,14 @@ def fit(
         bool, typer.Option("--mean-gains/--no-mean-gains", help="Also a gain of each unit's mean.")
     ] = True,
     objective: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--objective",
-            help="cross-entropy, contrastive, entropy, gap, spread, or gap:0.5,spread:1.",
+            help="cross-entropy (default of labels), contrastive (of captions), entropy, gap, "
+            "spread, or a mixture: contrastive:1,gap:0.5.",
         ),
-    ] = "cross-entropy",
+    ] = None,
+    by: options.AnswersBy = None,
     axes: Annotated[
         Literal["pca", "rotated", "random", "learned"],
         typer.Option("--axes", help="learned: together with the gains, in the same subspaces."),
@@ -190,6 +208,7 @@ def fit(
     """
     from dataclasses import replace
 
+    from residual_audio.surface.caption_gains import fit_caption_gains
     from residual_audio.surface.fitted import (
         NETWORK,
         Components,
@@ -223,9 +242,11 @@ def fit(
         hold=hold,
         settings=replace(NETWORK, **changes),
     )
+    given = given_run(run, root, data_option)
+    captions = _by_captions(by, given)
     with watching(quiet or json) as progress:
-        found = fit_gains(
-            given_run(run, root, data_option),
+        found = (fit_caption_gains if captions else fit_gains)(
+            given,
             how,
             model=model,
             folds=fold,
@@ -246,7 +267,7 @@ def fit(
             for r in moved(found)
         ]
         print_table(["unit", "component", "gain", "energy"], rows_, "moved most")
-    typer.echo(_learned(found.fitted_on))
+    typer.echo(_learned(found.fitted_on, "R@1 of clips for captions" if captions else "top-1"))
     typer.echo(
         f"{size['moved']:,} of {n_gains(found):,} gains moved, in {size['units_moved']} of "
         f"{size['units']} units; {written}"
@@ -264,15 +285,49 @@ def _bounds(text: str) -> tuple[float, float]:
     return low, high
 
 
-def _learned(notes: Mapping[str, Any]) -> str:
+def _by_captions(by: str | None, run: Run) -> bool:
+    from residual_audio.surface.caption_gains import goes_by_captions
+
+    return by == "captions" if by else goes_by_captions(run)
+
+
+def _say_captions(run: Path, found: CaptionAdaptation, json: bool, quiet: bool) -> None:
+    """Write what a comparison on captions found, and print its table."""
+    from residual_audio.report.write import write_tables
+    from residual_audio.results import write_result
+    from residual_audio.surface.caption_gains import EVERY_FOLD
+    from residual_audio.surface.given import save_gains
+
+    table = found.tables[0]
+    written = write_tables(run, found.tables)
+    written.append(write_result(found.result, run / "results"))
+    for name, gains in found.gain_files.items():
+        written.append(save_gains(gains, run / "gains" / name))
+    if json:
+        print_json(found.result.details["table"])
+        return
+    if not quiet:
+        columns = ["method", "parameters", "direction", "k", "count", "before", "recall", "gain"]
+        columns += ["gain_low", "gain_high", "n", "chance"]
+        show_table(table.where(table["fold"] == EVERY_FOLD), columns)
+        for line in table.notes:
+            typer.echo(line)
+    typer.echo(f"{len(written)} files below {run}")
+    if note := (found.result.details["heard_before"] or {}).get("note"):
+        typer.echo(f"note: {note}", err=True)
+
+
+def _learned(notes: Mapping[str, Any], measure: str = "top-1") -> str:
     """What held-out clips say, before and after."""
     before, after = notes.get("held_out_top1_before"), notes.get("held_out_top1")
     if before is None or after is None:
+        if "held_out_loss" in notes:
+            return f"held-out loss {notes['held_out_loss']:.3f} after {notes['epochs']} epochs"
         return "no clip was held out to judge by"
     if notes.get("strength") == float("inf"):
-        return f"nothing was learned: held-out top-1 stays at {before:.1%}, all gains are 1"
+        return f"nothing was learned: held-out {measure} stays at {before:.1%}, all gains are 1"
     return (
-        f"held-out top-1 {before:.1%} before, {after:.1%} after (loss "
+        f"held-out {measure} {before:.1%} before, {after:.1%} after (loss "
         f"{notes['held_out_before']:.3f} → {notes['held_out_loss']:.3f} ± "
         f"{notes['held_out_error']:.3f})"
         + ("" if notes.get("converged", True) else "; stopped before it converged")

@@ -73,13 +73,7 @@ def rank_both_ways(
     if len(text) != len(relevant):
         raise InputError(f"{len(text)} caption vectors do not fit {len(relevant)} captions")
     audio, text = np.asarray(audio, np.float64), np.asarray(text, np.float64)
-    captions_of: list[list[int]] = [[] for _ in range(len(audio))]
-    for j, clips in enumerate(relevant):
-        for i in clips:
-            captions_of[i].append(j)
-    t2a = metrics.relevant_ranks(text @ audio.T, relevant)
-    a2t = metrics.relevant_ranks(audio @ text.T, captions_of)
-    return t2a, a2t
+    return metrics.rank_both_ways(audio @ text.T, relevant)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ clip with the texts and T the texts that are right for it:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -38,6 +38,9 @@ class Judge:
     """The model's inverse temperature."""
     candidates: Tensor | None = None
     """[clip, text] bool: the texts that a clip chooses among; None for all."""
+    own: bool = False
+    """The texts were written for these clips (captions): of fewer clips only theirs are left, so
+    that nothing is learnt from the texts of clips that are tested."""
 
     def __post_init__(self) -> None:
         if self.positive.shape[1] != len(self.texts):
@@ -74,14 +77,17 @@ class Judge:
 
     @classmethod
     def for_answers(cls, positive: np.ndarray, texts: FloatArray, scale: float) -> Judge:
-        """Any texts may be right for any clip: `positive` [clip, text]."""
-        return cls(_unit(texts), torch.from_numpy(positive), scale)
+        """Texts of the clips' own, each right for any of them: `positive` [clip, text]."""
+        return cls(_unit(texts), torch.from_numpy(positive), scale, own=True)
 
     def at(self, clips: np.ndarray) -> Judge:
         """The same for these clips only, in this order."""
         which = torch.as_tensor(clips)
+        if self.own:
+            used = self.positive[which].any(0)
+            return replace(self, texts=self.texts[used], positive=self.positive[which][:, used])
         among = None if self.candidates is None else self.candidates[which]
-        return Judge(self.texts, self.positive[which], self.scale, among)
+        return replace(self, positive=self.positive[which], candidates=among)
 
     def logits(self, joint: Tensor) -> Tensor:
         """Cosines at the model's temperature: [..., text]."""

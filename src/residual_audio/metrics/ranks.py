@@ -45,6 +45,21 @@ def _ranks(row: Array, right: Array) -> Array:
     return reaching - right_reaching + np.arange(1, len(own) + 1)
 
 
+def rank_both_ways(
+    similarity: Array, relevant: Sequence[Sequence[int]]
+) -> tuple[list[Array], list[Array]]:
+    """Ranks of the right clips of each caption and of the right captions of each clip.
+
+    `similarity` [clip, caption]; `relevant[j]` holds the clips that caption j describes.
+    """
+    similarity = np.asarray(similarity)
+    captions_of: list[list[int]] = [[] for _ in range(len(similarity))]
+    for j, clips in enumerate(relevant):
+        for i in clips:
+            captions_of[i].append(j)
+    return relevant_ranks(similarity.T, relevant), relevant_ranks(similarity, captions_of)
+
+
 def first_rank(ranks: Sequence[Array]) -> Array:
     """Rank of the best right answer of each query: what recall at k and the median look at."""
     return np.array([r[0] for r in ranks], dtype=np.int64)

@@ -20,12 +20,21 @@ Objective = Callable[[Tensor, Tensor], Tensor]
 """(joint embeddings of a batch, their clip numbers) → a number to make small."""
 
 
+def answers(judge: Judge, joint: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits [clip, text] and which are right: all texts, or (captions) those of these clips."""
+    logits = judge.logits(joint)
+    positive = judge.positive[clips].to(joint.device)
+    if not judge.own:
+        return logits, positive
+    used = positive.any(0)
+    return logits[:, used], positive[:, used]
+
+
 def cross_entropy(judge: Judge) -> Objective:
     """−log probability of the right texts among all texts."""
 
     def loss(joint: Tensor, clips: Tensor) -> Tensor:
-        logits = judge.logits(joint)
-        positive = judge.positive[clips].to(joint.device)
+        logits, positive = answers(judge, joint, clips)
         right = logits.masked_fill(~positive, -torch.inf).logsumexp(-1)
         return (logits.logsumexp(-1) - right).mean()
 
@@ -56,7 +65,7 @@ def answer_entropy(judge: Judge, balance: float = 1.0) -> Objective:
     """
 
     def loss(joint: Tensor, clips: Tensor) -> Tensor:
-        p = judge.logits(joint).softmax(-1)
+        p = answers(judge, joint, clips)[0].softmax(-1)
         sure = -(p * p.clamp(min=1e-12).log()).sum(-1).mean()
         mean = p.mean(0)
         varied = -(mean * mean.clamp(min=1e-12).log()).sum()
@@ -69,7 +78,8 @@ def modality_gap(judge: Judge) -> Objective:
     """‖mean audio − mean text‖² of unit vectors."""
 
     def loss(joint: Tensor, clips: Tensor) -> Tensor:
-        gap = F.normalize(joint, dim=-1).mean(0) - judge.texts.to(joint).mean(0)
+        texts = judge.texts[judge.positive[clips].any(0)] if judge.own else judge.texts
+        gap = F.normalize(joint, dim=-1).mean(0) - texts.to(joint).mean(0)
         return gap.square().sum()
 
     return loss

@@ -14,7 +14,7 @@ from residual_audio.adaptation.adapted import adapt as compare_on
 from residual_audio.adaptation.comparison import Outcome, compare
 from residual_audio.adaptation.divisions import folds_of, whole_split
 from residual_audio.adaptation.methods.method import Method
-from residual_audio.adaptation.methods.registry import ENTRIES, REFERENCE, Entry, find_entries
+from residual_audio.adaptation.methods.registry import ENTRIES, REFERENCE
 from residual_audio.adaptation.methods.residual import NETWORK as NETWORK
 from residual_audio.adaptation.methods.residual import ResiDual
 from residual_audio.adaptation.problem import Problem, problem_of
@@ -29,6 +29,7 @@ from residual_audio.reweight.gains import blend
 from residual_audio.reweight.gains import moved as moved
 from residual_audio.reweight.gains import n_gains as n_gains
 from residual_audio.surface.given import ModelLike, given_model
+from residual_audio.surface.method_entry import entry_of
 from residual_audio.surface.runs import Folds, RunLike, fold_names, given_run
 from residual_audio.table import Table, from_rows
 from residual_audio.types import Gains, Score
@@ -108,7 +109,7 @@ def adapt(
     >>> fitted.score.n, fitted.gains.path
     (12, 'direct')
     """
-    entry = _entry(ResiDual() if method is None else method)
+    entry = entry_of(ResiDual() if method is None else method)
     given, names = given_run(run), fold_names(folds)
     rows = given.rows(folds)
     passes = None
@@ -139,15 +140,6 @@ def adapt(
         None if whole is None else replace(whole, fitted_on={**whole.fitted_on, **about}),
         after.gains,
     )
-
-
-def _entry(method: Method | str) -> Entry:
-    if not isinstance(method, str):
-        return Entry("given", type(method).__name__, "residual", method)
-    found = [e for e in find_entries((method,), ENTRIES) if e.key != REFERENCE]
-    if len(found) != 1:
-        raise InputError(f"'{method}' names {len(found)} methods: give one")
-    return found[0]
 
 
 def _score(name: str, problem: Problem, outcome: Outcome, seed: int) -> Score:

@@ -137,6 +137,15 @@ def offered(problem: Problem) -> list[Entry]:
     return [entry for entry in ENTRIES if entry.method.offered(problem)]
 
 
+CAPTIONED = (ZeroShot, ResiDual, OutputGains, LoRA, BitFit, HeadTuning, FineTuning)
+"""Methods that learn from what is right for a clip, whether it has a class or not."""
+
+
+def offered_for_captions(problem: Problem) -> list[Entry]:
+    """The methods that need no class, as far as a problem has everything for them."""
+    return [entry for entry in offered(problem) if isinstance(entry.method, CAPTIONED)]
+
+
 def find_entries(
     keys: Sequence[str], among: Sequence[Entry], *, skip_missing: bool = False
 ) -> list[Entry]:

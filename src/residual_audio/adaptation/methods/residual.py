@@ -66,8 +66,9 @@ class ResiDual:
     keep_mean: bool = True
     mean_gains: bool = True
     """Also a gain of every unit's mean."""
-    objective: str = "cross-entropy"
-    """A name, or a weighted mixture like `entropy:1,gap:0.5`."""
+    objective: str | None = None
+    """A name, or a weighted mixture like `entropy:1,gap:0.5`; None: cross-entropy of labels, the
+    contrastive loss of captions."""
     path: Literal["direct", "network"] = "direct"
     bounds: tuple[float, float] = (0.0, 4.0)
     """The least and the largest gain."""
@@ -87,7 +88,8 @@ class ResiDual:
     """Learning rates of which the held-out clips choose, inside the network."""
 
     def __post_init__(self) -> None:
-        parse_objective(self.objective)  # an unknown word is refused before anything is run
+        if self.objective is not None:  # an unknown word is refused before anything is run
+            parse_objective(self.objective)
         Bounds(*self.bounds)
         if self.keep and self.path == "network":
             raise InputError("reference runs can be kept on the direct path only")
@@ -129,7 +131,7 @@ class ResiDual:
             return lambda rows: fixed
 
         def learned(rows: np.ndarray) -> DirectTerms:
-            loss = objective(self.objective, problem.judge.at(rows))
+            loss = objective(self.objective or problem.objective, problem.judge.at(rows))
             bounds = self.regularity.bounds
             return self._along(
                 problem, learned_axes(fixed.at(rows), problem.from_latent, loss, bounds)
