@@ -173,6 +173,10 @@ def fit(
         Literal["group", "lasso", "ridge"],
         typer.Option("--penalty", help="What stays at 1: whole units, single gains, nothing."),
     ] = "group",
+    agree: Annotated[
+        float,
+        typer.Option("--agree", help="Cosine that edits of two parts of the clips are to have."),
+    ] = 0.93,
     unbounded: Annotated[
         bool, typer.Option("--unbounded", help="No bounds, ridge: a classifier in the heads.")
     ] = False,
@@ -236,6 +240,7 @@ def fit(
         axes=axes,
         bounds=_bounds(bounds),
         penalty=penalty,
+        agreement=agree,
         unbounded=unbounded,
         keep=tuple(keep or ()),
         max_loss=max_loss,
@@ -330,6 +335,7 @@ def _learned(notes: Mapping[str, Any], measure: str = "top-1") -> str:
         f"held-out {measure} {before:.1%} before, {after:.1%} after (loss "
         f"{notes['held_out_before']:.3f} → {notes['held_out_loss']:.3f} ± "
         f"{notes['held_out_error']:.3f})"
+        + (f"; two parts agree to {notes['agreement']:.2f}" if "agreement" in notes else "")
         + ("" if notes.get("converged", True) else "; stopped before it converged")
     )
 

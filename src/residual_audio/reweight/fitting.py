@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from residual_audio.judge.answers import Judge
 from residual_audio.models.joint import JointHead
+from residual_audio.reweight.agreement import Agreement, choose_refit, other_part
 from residual_audio.reweight.descent import Embed
 from residual_audio.reweight.descent_search import Choice, Search, search_and_fit
 from residual_audio.reweight.direct_loss import DirectLoss
@@ -61,9 +62,13 @@ class Lesson:
         judge = self.judge.at(rows)
         return DirectLoss(terms.at(rows), head.from_latent, objective(self.objective, judge), judge)
 
+    @property
+    def named_groups(self) -> Sequence[str]:
+        return self.groups or [str(i) for i in range(len(self.judge))]
+
     def chosen_by(self, terms: DirectTerms, head: JointHead) -> HeldOut:
-        groups = self.groups or [str(i) for i in range(len(self.judge))]
-        return HeldOut(self.loss(terms, head, self.held_out), [groups[i] for i in self.held_out])
+        groups = [self.named_groups[i] for i in self.held_out]
+        return HeldOut(self.loss(terms, head, self.held_out), groups)
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,8 @@ class Settled:
     """Strength of what holds the reference clips; infinite: nothing may move."""
     costs: tuple[Cost, ...] = field(default=())
     """What the gains that chose `hold` lost on held-out reference clips."""
+    agreed: Agreement | None = None
+    """How alike edits of two parts of the clips are, where that was asked."""
 
     @property
     def capped(self) -> bool:
@@ -110,6 +117,8 @@ class Settled:
                 "held_out_top1_before": self.judged[0].right,
                 "held_out_top1": chosen.right,
             }
+        if self.agreed is not None:
+            out |= {"refit": self.agreed.refit, "agreement": self.agreed.likeness}
         if self.costs:
             out["hold"] = self.hold
             out |= {f"lost on {cost.name}": cost.lost for cost in self.costs}
@@ -129,6 +138,12 @@ def fit_direct(
     strength, judged = DEFAULT_STRENGTH[how.penalty], list[Judged]()
     if len(lesson.held_out):
         strength, judged = choose_strength(path, lesson.chosen_by(terms, head), how)
+    agreed = None
+    if judged and np.isfinite(strength) and how.chooses and how.agreement:
+        part = other_part(lesson.train, lesson.held_out, lesson.named_groups)
+        other = StrengthPath(lesson.loss(terms, head, part), how, path, strength)
+        agreed = choose_refit(path, other, strength, terms.passing(), how.agreement)
+        how = replace(how, refit=agreed.refit)
     hold, costs = 0.0, list[Cost]()
     if keep is not None and np.isfinite(strength):
         loss = lesson.loss(terms, head, lesson.train)
@@ -149,7 +164,7 @@ def fit_direct(
     found = (whole or StrengthPath(loss, how)).at(strength, AT_END)
     # 1 + x may leave the bounds by a rounding
     values = torch.from_numpy(1.0 + found.x).float().clamp(how.bounds.low, how.bounds.high)
-    return Settled(values, terms, strength, found, tuple(judged), hold, tuple(costs))
+    return Settled(values, terms, strength, found, tuple(judged), hold, tuple(costs), agreed)
 
 
 def _choose_hold(

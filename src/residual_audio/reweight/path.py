@@ -1,8 +1,8 @@
 """Choosing how strongly to penalise: a warm-started path of strengths, judged on held-out groups.
 
 From the strength that keeps all gains at 1 downwards. Where the penalty chooses units, the chosen
-ones are fitted again under a ridge of their own: strong enough for the edits of two folds to be
-alike, and the same for all strengths, so that a choice of fewer units does not shrink them. By the
+ones are fitted again under a ridge of their own, the same for all strengths, so that a choice of
+fewer units does not shrink them; how strong it ends up is for `agreement` to say. By the
 one-standard-error rule the strongest penalty is taken whose held-out loss is within one standard
 error (over groups) of the least; the identity is a candidate like any other.
 """
@@ -24,9 +24,6 @@ from residual_audio.reweight.solver import Solution, Stopping, solve
 from residual_audio.types import FloatArray
 
 Kind = Literal["group", "lasso", "ridge"]
-REFIT = 0.3
-"""The ridge of chosen gains, as a share of their root mean square slope at 1. Weaker ones score
-higher and are less alike from fold to fold."""
 # The path need not be exact to be compared; what is kept is. The slope of a joint head with ReLUs
 # jumps, which leaves optimality conditions open by some thousandths of the slope at 1.
 ON_PATH, AT_END = Stopping(3e-2, 60, descent=1e-3), Stopping(1e-2, 300, descent=1e-4)
@@ -45,15 +42,30 @@ class Regularity:
     strengths: tuple[float, ...] = ()
     """Descending, as shares of the strength that lets nothing move; none for those of the kind."""
     rule: Literal["one-standard-error", "best"] = "one-standard-error"
+    refit: float = 0.3
+    """The ridge of chosen gains, as a share of their root mean square slope at 1."""
+    agreement: float = 0.93
+    """The cosine that edits of two parts of the clips are to have: weaker ridges fit more and agree
+    less. 0: `refit` is taken as it is."""
 
     def __post_init__(self) -> None:
         found = self.path
         if any(a <= b for a, b in pairwise(found)) or found[-1] < 0:
             raise InputError("strengths of a path are to fall, and not below 0")
+        if not 0 <= self.agreement < 1:
+            raise InputError(
+                f"an agreement of {self.agreement:g} cannot be asked for: it is a cosine, from 0 "
+                "(none) to just below 1"
+            )
 
     @property
     def path(self) -> tuple[float, ...]:
         return self.strengths or PATHS[self.penalty]
+
+    @property
+    def chooses(self) -> bool:
+        """Whether some gains stay at 1, and the others are fitted again."""
+        return self.penalty != "ridge"
 
 
 PATHS: dict[Kind, tuple[float, ...]] = {
@@ -159,15 +171,26 @@ class StrengthPath:
         if self._how.penalty == "ridge":
             # what a weaker ridge changes is small against the slope at 1
             stop = replace(stop, tolerance=0.1 * stop.tolerance)
-        penalty = self._penalty(strength)
         before = self._seen[next(reversed(self._seen))]
-        found = self._solved(penalty, before.full, stop)
+        found = self._solved(self._penalty(strength), before.full, stop)
         place = _Place(found.x, found.x)
-        if penalty.group or penalty.lasso:
-            found = self._refitted(place.full, before.kept, stop)
+        if self._how.chooses:
+            found = self._refitted(place.full, before.kept, self._how.refit, stop)
             place = replace(place, kept=found.x)
         self._seen[strength] = place
         return found
+
+    def chosen(self, strength: float) -> FloatArray:
+        """All gains under the penalty of a strength, not yet fitted again."""
+        if strength in self._seen:
+            return self._seen[strength].full
+        stop = replace(ON_PATH, unit=self._unit)
+        before = self._seen[next(reversed(self._seen))]
+        return self._solved(self._penalty(strength), before.full, stop).x
+
+    def refitted(self, chosen: FloatArray, start: FloatArray, refit: float) -> FloatArray:
+        """The chosen gains under another ridge than that of the path, begun at `start`."""
+        return self._refitted(chosen, start, refit, replace(AT_END, unit=self._unit)).x
 
     def _penalty(self, strength: float) -> Penalty:
         amount = strength * self._top
@@ -214,7 +237,9 @@ class StrengthPath:
         x[gains] = found.x
         return replace(found, x=x)
 
-    def _refitted(self, full: FloatArray, before: FloatArray, stop: Stopping) -> Solution:
+    def _refitted(
+        self, full: FloatArray, before: FloatArray, refit: float, stop: Stopping
+    ) -> Solution:
         """The chosen gains alone, under a ridge."""
         there = full != 0
         if self._how.penalty == "group":
@@ -222,7 +247,7 @@ class StrengthPath:
         gains = np.flatnonzero(there)
         start = np.where(there, np.where(before != 0, before, full), 0.0)
         steep = float(np.linalg.norm(self._slope[gains])) / max(len(gains), 1) ** 0.5
-        return self._solve_only(gains, replace(self._bare, ridge=REFIT * steep), start, stop)
+        return self._solve_only(gains, replace(self._bare, ridge=refit * steep), start, stop)
 
 
 def choose_strength(

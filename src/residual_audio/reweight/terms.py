@@ -128,14 +128,17 @@ class DirectTerms:
 
         Half-way between counting all gains alike and counting them by the change of the latent.
         """
-        size = [
+        sizes = self.passing()
+        return np.sqrt(np.maximum(sizes / np.sqrt((sizes**2).mean()), 1e-6))
+
+    def passing(self) -> FloatArray:
+        """[gain]: the root mean square of what goes through it."""
+        sizes = [
             self.amplitudes.square().mean(0).sqrt(),
             self.whole.square().sum(1).mean(0).sqrt(),
             self.means.norm(dim=1),
         ]
-        energy = torch.cat(size).numpy().astype(np.float64)
-        energy = energy / np.sqrt((energy**2).mean())
-        return np.sqrt(np.maximum(energy, 1e-6))
+        return torch.cat(sizes).numpy().astype(np.float64)
 
     def only(self, gains: np.ndarray) -> DirectTerms:
         """These gains alone, the others at 1: for the solver, which asks for no unit by name."""

@@ -15,6 +15,7 @@ from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
 from residual_audio.models.joint import MLP, JointHead, ResidualMLP
+from residual_audio.reweight.agreement import REFITS, other_part
 from residual_audio.reweight.axes import direct_spectra
 from residual_audio.reweight.direct_loss import DirectLoss
 from residual_audio.reweight.edit_size import edit_size, likeness, stability
@@ -199,6 +200,37 @@ def test_fitting_helps_keeps_the_bounds_and_converges(terms, head, lesson, judge
     assert right > judge.measure(at_first, torch.arange(N), at_first)["correct"].mean()
 
 
+def test_chosen_gains_are_held_until_two_parts_of_the_clips_agree(terms, head, lesson):
+    found = {
+        demanded: fit_direct(
+            lambda rows: terms, head, lesson, Regularity("group", agreement=demanded)
+        )
+        for demanded in (0.0, 0.5, 0.999999)
+    }
+    assert found[0.0].agreed is None
+    loose, strict = found[0.5].agreed, found[0.999999].agreed
+    assert loose is not None
+    assert loose.likeness >= 0.5
+    assert strict is not None
+    assert strict.refit == max(REFITS)  # never reached, and said
+    assert strict.likeness < 0.999999
+    assert found[0.999999].notes["agreement"] == strict.likeness
+    assert strict.refit > loose.refit
+    far = {demanded: float((one.values - 1).norm()) for demanded, one in found.items()}
+    assert far[0.999999] < far[0.5]
+
+
+def test_the_other_part_leaves_out_other_groups(lesson):
+    groups = [f"g{i // 2}" for i in range(N)]
+    held = np.arange(N)[np.arange(N) // 2 % 5 == 0]
+    train = np.setdiff1d(np.arange(N), held)
+    part = other_part(train, held, groups)
+    assert set(held) <= set(part)
+    left_out = set(range(N)) - set(part)
+    assert len(left_out) == pytest.approx(len(held), rel=0.4)
+    assert not {groups[i] for i in left_out} & {groups[i] for i in part}
+
+
 def test_labels_without_meaning_teach_nothing(terms, head, judge):
     rng = np.random.default_rng(0)
     shuffled = replace(judge, positive=judge.positive[rng.permutation(N)])
@@ -297,6 +329,11 @@ def test_learned_axes_stay_in_the_subspaces_and_beat_principal_ones_under_a_boun
     learned = replace(kinked, terms=turned.double())
     values = [StrengthPath(one, how).at(1e-3, Stopping(1e-4)).value for one in (kinked, learned)]
     assert values[1] < values[0]
+
+
+def test_an_agreement_is_a_cosine():
+    with pytest.raises(InputError, match="cosine"):
+        Regularity(agreement=1.5)
 
 
 def test_bounds_must_hold_the_identity():

@@ -74,6 +74,9 @@ class ResiDual:
     """The least and the largest gain."""
     penalty: Kind = "group"
     """group: units stay at 1; lasso: single gains do; ridge: all move. Direct path only."""
+    agreement: float = 0.93
+    """Chosen gains are held so that edits of two parts of the clips have this cosine; 0: no such
+    demand. Direct path only."""
     unbounded: bool = False
     """No bounds and a ridge penalty, its strength by the least held-out loss: a classifier written
     into the heads rather than a reweighting."""
@@ -90,14 +93,16 @@ class ResiDual:
     def __post_init__(self) -> None:
         if self.objective is not None:  # an unknown word is refused before anything is run
             parse_objective(self.objective)
-        Bounds(*self.bounds)
+        Regularity(self.penalty, Bounds(*self.bounds), agreement=self.agreement)
         if self.keep and self.path == "network":
             raise InputError("reference runs can be kept on the direct path only")
 
     @property
     def regularity(self) -> Regularity:
         """How the gains are held near 1."""
-        return FREE if self.unbounded else Regularity(self.penalty, Bounds(*self.bounds))
+        if self.unbounded:
+            return FREE
+        return Regularity(self.penalty, Bounds(*self.bounds), agreement=self.agreement)
 
     @property
     def runs_encoder(self) -> bool:
