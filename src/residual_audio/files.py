@@ -13,7 +13,7 @@ import shutil
 import time
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -231,6 +231,19 @@ def write_parquet(path: Path, table: Table) -> Path:
     with replacing(path) as temporary:
         parquet.write_table(table, temporary)
     return path
+
+
+def read_parquet(source: Path | bytes, columns: Sequence[str] | None = None) -> Table:
+    """A table of pyarrow, from a file or its bytes.
+
+    From memory and in this thread: `parquet.read_table` starts threads whose end, beside torch's,
+    can abort the process when it exits ("terminate called without an active exception")."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    data = source if isinstance(source, bytes) else source.read_bytes()
+    with parquet.ParquetFile(pa.BufferReader(data)) as file:
+        return file.read(columns=None if columns is None else list(columns), use_threads=False)
 
 
 def read_json(path: Path, error: type[ResidualAudioError] = InputError) -> Any:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 
 from residual_audio import files
@@ -89,3 +93,31 @@ def test_header_strings_are_in_one_order(tmp_path: Path) -> None:
         assert file.metadata() == header
         np.testing.assert_array_equal(file.get_tensor("b"), arrays["b"])
         np.testing.assert_array_equal(file.get_tensor("a"), arrays["a"])
+
+
+def test_no_thread_stays_after_a_table_was_read(tmp_path: Path) -> None:
+    """Pyarrow's threads and torch's together abort a process at its end, so reading starts none."""
+    path = tmp_path / "t.parquet"
+    files.write_parquet(path, pyarrow.table({"id": [str(i) for i in range(5000)], "n": [1] * 5000}))
+    code = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "import pyarrow.compute, pyarrow.parquet\n"
+        "from residual_audio.files import read_parquet\n"
+        "before = set(os.listdir('/proc/self/task'))\n"
+        "assert read_parquet(Path(sys.argv[1])).num_rows == 5000\n"
+        "new = set(os.listdir('/proc/self/task')) - before\n"
+        "print([Path('/proc/self/task', t, 'comm').read_text().strip() for t in new])\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=120
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() in ("[]", "['jemalloc_bg_thd']"), ran.stdout  # the allocator's own
+
+
+def test_nothing_reads_parquet_by_another_way() -> None:
+    root = Path(files.__file__).parent
+    assert not [
+        p for p in root.rglob("*.py") if re.search(r"(pq|parquet)\.read_table\(", p.read_text())
+    ]

@@ -83,7 +83,9 @@ class ParquetSounds:
             if key not in self._kept:
                 try:
                     with pq.ParquetFile(path) as file:
-                        table = file.read_row_group(group, columns=[f"{self.column}.bytes"])
+                        table = file.read_row_group(
+                            group, columns=[f"{self.column}.bytes"], use_threads=False
+                        )
                 except (OSError, pa.ArrowException) as error:
                     raise UnreachableError(f"'{path}' cannot be read: {error}") from error
                 column = table.column(self.column).combine_chunks()
@@ -221,7 +223,7 @@ def _add_rows(
     wanted = [name for name in vars(columns).values() if name is not None]
     for group in range(file.num_row_groups):
         # names of files are small; the bytes beside them are not touched
-        table = file.read_row_group(group, columns=[f"{audio}.path", *wanted])
+        table = file.read_row_group(group, columns=[f"{audio}.path", *wanted], use_threads=False)
         for row, told in enumerate(table.to_pylist()):
             where = f"'{path}', row {rows.n}"
             label = told[columns.label] if columns.label else None

@@ -55,9 +55,7 @@ def write_parquet(path: Path, table: Table) -> Path:
 
 def read_parquet(path: Path) -> Table:
     """What `write_parquet` wrote."""
-    from pyarrow import parquet
-
-    found = parquet.read_table(path)
+    found = files.read_parquet(path)
     meta = {k.decode(): v.decode() for k, v in (found.schema.metadata or {}).items()}
     columns = {name: np.array(found[name].to_pylist()) for name in found.column_names}
     notes = tuple(json.loads(meta.get("notes", "[]")))

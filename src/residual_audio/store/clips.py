@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from residual_audio.errors import StoreError
-from residual_audio.files import replacing
+from residual_audio.files import read_parquet, replacing
 from residual_audio.types import Clip
 
 NAME = "clips.parquet"
@@ -88,12 +88,9 @@ def _row(clip: Clip, reason: str | None) -> dict[str, Any]:
 def read_clips(path: Path, data: bytes | None = None) -> ClipTable:
     """The index in a file; `data` are its bytes, where somebody has read them already."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        # one whole read: a mapped file would keep it open, and the index is small
-        source = path if data is None else pa.BufferReader(data)
-        table = pq.read_table(source, memory_map=False)
+        table = read_parquet(path if data is None else data)
         columns = {name: _objects(table.column(name).to_pylist()) for name in COLUMNS}
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise StoreError(f"'{path}' is missing or damaged: {error}") from error
@@ -105,11 +102,10 @@ def read_skipped(path: Path, data: bytes) -> dict[str, str]:
     """Clip id → why it has no row; of a large index only those rows become objects."""
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(pa.BufferReader(data), columns=["id", "status", "reason"])
-        found = table.filter(pc.field("status") != "ok")
+        table = read_parquet(data, columns=["id", "status", "reason"])
+        found = table.filter(pc.not_equal(table.column("status"), "ok"))
         return dict(
             zip(found.column("id").to_pylist(), found.column("reason").to_pylist(), strict=True)
         )
