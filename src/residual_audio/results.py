@@ -11,6 +11,7 @@ from typing import Any
 from residual_audio import provenance
 from residual_audio.errors import InputError
 from residual_audio.files import json_ready, read_json, write_json, write_parquet
+from residual_audio.seals import prove_document, sealed
 from residual_audio.types import Result, Score
 
 SCHEMA_VERSION = 1
@@ -102,7 +103,7 @@ def write_result(result: Result, path: Path, *, items: bool = False) -> Path:
         table = path.with_suffix(".items.parquet")
         write_items(result.per_item, table)
         document["per_item_file"] = table.name
-    write_json(path, document)
+    write_json(path, sealed(document))
     return path
 
 
@@ -119,6 +120,7 @@ def read_result(path: Path) -> Result:
     document = read_json(path)
     if not isinstance(document, dict):
         raise InputError(f"'{path}' holds a {type(document).__name__}, not a result")
+    prove_document(document, path)
     return result_from_dict(document, f"'{path}'")
 
 
@@ -133,6 +135,7 @@ def read_results(paths: Iterable[Path]) -> list[Result]:
             for file in sorted(path.rglob("*.json")):
                 document = read_json(file)
                 if isinstance(document, dict) and {"task", "scores", "model"} <= set(document):
+                    prove_document(document, file)
                     found.append(result_from_dict(document, f"'{file}'"))
         else:
             found.append(read_result(path))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,10 @@ def piece(run: Path, name: str) -> Any:
     text = (run / "atlas" / "data" / f"{name}.js").read_text()
     start = f"RA.put({json.dumps(name)},"
     assert text.startswith(start)
-    return json.loads(text[len(start) :].rstrip().removesuffix(");"))
+    check, _, quoted = text[len(start) :].rstrip().removesuffix("');").partition(",'")
+    held = re.sub(r"\\(.)", r"\1", quoted)
+    assert zlib.crc32(held.encode()) == int(check)
+    return json.loads(held)
 
 
 def unpack(packed: Any) -> np.ndarray:

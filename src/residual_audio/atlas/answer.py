@@ -11,6 +11,7 @@ from residual_audio.atlas.front_piece import FrontLine, front_piece
 from residual_audio.files import read_json_object
 from residual_audio.report.run_tables import MissingTable, Tables
 from residual_audio.results import read_result
+from residual_audio.seals import prove_document, prove_file
 from residual_audio.store import Store
 from residual_audio.table import Table
 from residual_audio.types import Result
@@ -207,6 +208,7 @@ def _record_limits(run: Path, tables: Tables) -> list[str]:
     record: dict[str, Any] = (
         read_json_object(run / "run.json") if (run / "run.json").is_file() else {}
     )
+    prove_document(record, run / "run.json")
     # what else a run warns of (clips, training data) the store has said already
     found += [
         f"Left out: {warning}"
@@ -216,7 +218,7 @@ def _record_limits(run: Path, tables: Tables) -> list[str]:
     skipped = tables.statistics.get("skipped", {})
     found += [f"Not analysed: {part} ({why})" for part, why in skipped.items()]
     notes_path = run / "tables" / "interventions.json"
-    notes = read_json_object(notes_path) if notes_path.is_file() else {}
+    notes = read_json_object(prove_file(notes_path)) if notes_path.is_file() else {}
     exact = notes.get("ablation_attention_exact", {}).get("notes", [])
     if exact:
         found.append(f"Blocks were removed exactly on fewer clips: {exact[0]}.")

@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from residual_audio.errors import InputError
 from residual_audio.files import read_json_object
+from residual_audio.seals import prove_file
 from residual_audio.types import FloatArray
 
 FOLDER = "atlas-data"
@@ -73,7 +74,7 @@ class Media:
         name = self.sounds.get(row)
         if name is None:
             return None
-        data = (self.folder / SOUNDS / Path(name).name).read_bytes()
+        data = prove_file(self.folder / SOUNDS / Path(name).name).read_bytes()
         return f"data:audio/ogg;base64,{base64.b64encode(data).decode('ascii')}"
 
 
@@ -82,7 +83,7 @@ def read_media(run: Path, clip_ids: list[str]) -> Media:
     folder = run / FOLDER
     if not (folder / LISTING).is_file():
         return Media(folder)
-    listing = read_json_object(folder / LISTING)
+    listing = read_json_object(prove_file(folder / LISTING))
     sounds = {
         int(entry["row"]): str(entry["file"])
         for entry in listing.get("clips", [])
@@ -95,7 +96,7 @@ def read_media(run: Path, clip_ids: list[str]) -> Media:
     pictures: dict[str, FloatArray] = {}
     if path.is_file() and sounds:
         try:
-            with safe_open(path, "numpy") as file:
+            with safe_open(prove_file(path), "numpy") as file:
                 pictures = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             raise InputError(f"'{path}' cannot be read: {error}") from error

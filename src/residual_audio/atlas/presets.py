@@ -26,6 +26,7 @@ from residual_audio.reweight.gain_files import load_gains
 from residual_audio.reweight.gains import check_fits
 from residual_audio.reweight.rules import STRATEGIES, Ground
 from residual_audio.reweight.terms import apply_direct
+from residual_audio.seals import prove_file
 from residual_audio.table import read_csv
 from residual_audio.types import FloatArray, Gains
 
@@ -130,6 +131,6 @@ def _agrees(run: Path, components: ComponentsOfRun, answers: Answers, change: Fl
         return False
     joint = joint_of(components.store)(components.contributions.latent + change)
     right = (joint @ answers.texts.T).argmax(1) == answers.codes
-    table = read_csv(path)
+    table = read_csv(prove_file(path))
     found = table["top1"][table["kind"] == "residual"].astype(np.float64)
     return bool((np.abs(found - right.mean()) < 1.5 / len(right)).any())

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ class Shelf:
             self._blocks[name] = text
             return
         path = self.folder / "data" / f"{name}.js"
-        self.files.append(write_text(path, f"RA.put({as_json(name)},{text});\n"))
+        self.files.append(write_text(path, _script(name, text)))
 
     def close(self, title: str) -> Path:
         """Write the page itself and return its path."""
@@ -78,7 +79,8 @@ class Shelf:
             policy = f"script-src '{_digest(script)}'; style-src '{_digest(style)}'"
             head = f"<style>{style}</style>"
             blocks = [
-                f'<script type="application/json" data-piece="{name}">{text}</script>'
+                f'<script type="application/json" data-piece="{name}" '
+                f'data-check="{_check(text)}">{text}</script>'
                 for name, text in self._blocks.items()
             ]
             body = "\n".join([*blocks, f"<script>{script}</script>"])
@@ -103,6 +105,16 @@ def as_json(value: Any) -> str:
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
+
+
+def _script(name: str, text: str) -> str:
+    """A piece that registers itself: its JSON as a string, with a checksum that the page proves."""
+    quoted = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"RA.put({as_json(name)},{_check(text)},'{quoted}');\n"
+
+
+def _check(text: str) -> int:
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def _escaped(text: str) -> str:

@@ -191,24 +191,48 @@ def kill(
 def faults(
     campaign: Annotated[
         list[str] | None,
-        typer.Option("--campaign", help="crash, damage, sound, kill, limits, writers; else all."),
+        typer.Option("--campaign", help="crash, crash:run, damage, kill, sound …; else all."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A few of each, in a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A few of each, in minutes.")] = False,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", help="Folder for outcomes: stopped, the same command goes on."),
+    ] = None,
     seed: options.Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """Crashes, damage, bad sound, kills, limits, writers: tried and held; exit 1 if not all."""
-    from dataclasses import asdict
+    """Crashes, kills, damage, limits, hostile files and names: tried and held; exit 1 if not all.
 
+    The whole takes hours; --campaign takes one of them, and --keep goes on where it was stopped.
+    """
     from residual_audio.benchmarks.faults.campaigns import run_campaigns
+    from residual_audio.benchmarks.faults.outcome import Asked
 
     with watching(json) as progress:
-        found = run_campaigns(campaign or (), quick, seed, progress)
+        found = run_campaigns(campaign or (), Asked(quick, seed, keep, progress))
     if json:
-        print_json([asdict(one) for one in found])
+        print_json([one.record() for one in found])
     else:
         print_table(["campaign", "tried", "held"], [[c.name, c.tried, c.held] for c in found])
+        for one in found:
+            for problem in one.broken:
+                typer.echo(f"{one.name}: {problem}", err=True)
     if any(one.held < one.tried for one in found):
+        raise typer.Exit(1)
+
+
+@app.command("leaks")
+def leaks(
+    embeddings: Annotated[int, typer.Option("--embeddings", min=2, help="How many calls.")] = 1000,
+    json: options.Json = False,
+) -> None:
+    """Handles, threads and memory that embeddings leave in a process; exit 1 where any stay."""
+    from residual_audio.benchmarks.faults.same_answer import MOST_LEFT_MB, bench_leaks
+
+    with watching(json) as progress:
+        found = bench_leaks(embeddings, progress)
+    _show(found, json)
+    if found["descriptors"] or found["threads"] or found["memory_mb"] > MOST_LEFT_MB:
         raise typer.Exit(1)
 
 

@@ -84,7 +84,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "bench onnx": ("bench onnx --batch-size 1",),
     "bench atlas": ("bench atlas demo",),
     "bench kill": ("bench kill --kills 5",),
-    "bench faults": ("bench faults --quick",),
+    "bench faults": (
+        "bench faults --quick",
+        "bench faults --campaign damage --keep outcomes --json",
+    ),
+    "bench leaks": ("bench leaks --embeddings 200",),
     "bench memory": ("bench memory --clips 100,1000",),
     "bench growth": ("bench growth --clips 1000,10000",),
     "bench page": ("bench page docs/results --out speed.md",),

@@ -22,12 +22,13 @@ def run(
     from residual_audio.report.figures_training import training_table
     from residual_audio.report.page import write_page
     from residual_audio.report.table_files import write_csv
+    from residual_audio.seals import seal_files
 
     if not run.is_dir():
         raise InputError(f"'{run}' is not a run folder: see `residual-audio run`")
     tracked = training_table(run)
     if tracked is not None:
-        write_csv(run / "tables" / "training.csv", tracked)
+        seal_files([write_csv(run / "tables" / "training.csv", tracked)])
     drawn = draw_all(run) if figures else []
     page = write_page(run)
     if json:

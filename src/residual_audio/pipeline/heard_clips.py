@@ -25,6 +25,7 @@ from residual_audio.passes.sources import cut_clips
 from residual_audio.pipeline.asked_texts import AskedTexts
 from residual_audio.pipeline.responses import Directions, HeardTokens, directions_of, responses
 from residual_audio.progress import SILENT, Progress
+from residual_audio.seals import seal_files
 from residual_audio.store import Store
 from residual_audio.types import FloatArray, Site
 
@@ -76,7 +77,8 @@ def write_listening(
     }
     written.append(write_safetensors(run / FOLDER / PICTURES, arrays))
     about = {"clips": listing, "seconds": model.spec.duration_s, "sample_rate_hz": RATE_HZ}
-    return [*written, write_json(run / FOLDER / LISTING, about)]
+    written.append(write_json(run / FOLDER / LISTING, about))
+    return [*written, *seal_files(written)]
 
 
 def _heard(

@@ -11,6 +11,7 @@ import numpy as np
 from residual_audio.data.base import Dataset
 from residual_audio.errors import AudioError
 from residual_audio.files import replacing, write_json
+from residual_audio.seals import seal_files
 
 RATE_HZ = 24_000
 LONGEST_S = 6.0
@@ -51,4 +52,5 @@ def write_previews(
             )
         written.append(path)
         listing.append({**item, "file": path.name})
-    return [*written, write_json(folder / "previews.json", {"clips": listing})]
+    written.append(write_json(folder / "previews.json", {"clips": listing}))
+    return [*written, *seal_files(written)]

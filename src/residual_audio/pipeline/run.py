@@ -14,6 +14,7 @@ from residual_audio.pipeline.run_settings import RunSettings
 from residual_audio.pipeline.steps import Done, Steps, contents
 from residual_audio.pipeline.workshop import Workshop
 from residual_audio.progress import SILENT, Progress
+from residual_audio.seals import prove_file, sealed
 
 if TYPE_CHECKING:
     from residual_audio.store import Store
@@ -78,7 +79,7 @@ def run(settings: RunSettings, progress: Progress = SILENT) -> Finished:
             steps.forget(step.name)
             left_out[step.name] = str(error)
             progress.note(f"{step.name:9} left out · {error}")
-    write_json(at.out / "run.json", _record(at, steps, left_out))
+    write_json(at.out / "run.json", sealed(_record(at, steps, left_out)))
     drawn = contents(at.out, "run.json", "tables/*", "results/*.json", "previews/*")
     steps.do("report", drawn, lambda: work.write_report(at))
     page = _atlas(at, steps, left_out, {"store": store_now, "report": drawn})
@@ -155,5 +156,5 @@ def _adapted(out: Path) -> list[dict[str, str]]:
     path = out / "tables" / "adapted.csv"
     if not path.is_file():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
+    with prove_file(path).open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))

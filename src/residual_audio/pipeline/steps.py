@@ -15,6 +15,7 @@ from residual_audio.errors import InputError
 from residual_audio.files import json_ready, read_json_object, write_json
 from residual_audio.progress import SILENT, Progress
 from residual_audio.provenance import sha256_file
+from residual_audio.seals import prove_document, sealed
 
 RECORD = "steps.json"
 
@@ -60,14 +61,14 @@ class Steps:
             "line": done.line,
             "seconds": round(seconds, 3),
         }
-        write_json(self._path, self._record)
+        write_json(self._path, sealed(self._record))
         self.progress.note(f"{name:9} {seconds:6.1f} s · {done.line}")
         return True
 
     def forget(self, name: str) -> None:
         """A step that was not finished is not up to date."""
         if self._record.pop(name, None) is not None:
-            write_json(self._path, self._record)
+            write_json(self._path, sealed(self._record))
 
     @property
     def lines(self) -> dict[str, str]:
@@ -86,6 +87,7 @@ def _finished(path: Path) -> dict[str, dict[str, Any]]:
     """Steps on record; none where it is missing or damaged, so that they are done again."""
     try:
         found = read_json_object(path)
+        prove_document(found, path)
     except InputError:
         return {}
     return {

@@ -22,6 +22,7 @@ from residual_audio.files import read_json, write_text
 from residual_audio.provenance import without_machine_paths
 from residual_audio.report.figures import DRAWINGS, FIGURES
 from residual_audio.report.sections import SECTIONS, Section
+from residual_audio.seals import prove_document, prove_file
 
 MOST_ROWS = 400
 """Longer tables are cut on the page, saying so; the CSV beside it is whole."""
@@ -129,8 +130,11 @@ def gather(run: Path) -> Page:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    value = read_json(path) if path.is_file() else {}
-    return value if isinstance(value, dict) else {}
+    value = read_json(prove_file(path)) if path.is_file() else {}
+    if not isinstance(value, dict):
+        return {}
+    prove_document(value, path)
+    return value
 
 
 def _facts(record: dict[str, Any]) -> list[tuple[str, str]]:
@@ -184,7 +188,7 @@ def _data_uri(path: Path, kind: str) -> str:
 
 
 def _table(path: Path) -> Listing:
-    with path.open(newline="", encoding="utf-8") as file:
+    with prove_file(path).open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     if not rows:
         return Listing(path.stem, [], [], 0)
@@ -236,5 +240,5 @@ def _previews(run: Path) -> list[dict[str, Any]]:
     for entry in listing:
         path = run / "previews" / Path(str(entry.get("file", ""))).name
         if _own(run, path):
-            previews.append({**entry, "uri": _data_uri(path, "audio/ogg")})
+            previews.append({**entry, "uri": _data_uri(prove_file(path), "audio/ogg")})
     return previews

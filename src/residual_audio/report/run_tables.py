@@ -8,6 +8,7 @@ from typing import Any
 from residual_audio.errors import InputError
 from residual_audio.files import read_json
 from residual_audio.report.table_files import read_parquet
+from residual_audio.seals import prove_file
 from residual_audio.table import Table, read_csv
 
 
@@ -30,9 +31,9 @@ class Tables:
     def __getitem__(self, name: str) -> Table:
         if name not in self._read:
             if (self.folder / f"{name}.csv").is_file():
-                self._read[name] = read_csv(self.folder / f"{name}.csv")
+                self._read[name] = read_csv(prove_file(self.folder / f"{name}.csv"))
             elif (self.folder / f"{name}.parquet").is_file():
-                self._read[name] = read_parquet(self.folder / f"{name}.parquet")
+                self._read[name] = read_parquet(prove_file(self.folder / f"{name}.parquet"))
             else:
                 raise MissingTable(f"no table '{name}' in this run")
         return self._read[name]
@@ -51,7 +52,7 @@ class Tables:
     def statistics(self) -> dict[str, Any]:
         if self._statistics is None:
             path = self.folder / "statistics.json"
-            self._statistics = read_json(path) if path.is_file() else {}
+            self._statistics = read_json(prove_file(path)) if path.is_file() else {}
         return self._statistics
 
     def note(self, table: str) -> str:

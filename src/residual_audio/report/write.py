@@ -18,6 +18,7 @@ from residual_audio.report.paper import (
     stage_rows,
 )
 from residual_audio.report.table_files import write_csv, write_parquet
+from residual_audio.seals import prove_file, seal_files
 from residual_audio.table import Table
 
 PARQUET = {"spectra", "similarity"}
@@ -38,7 +39,7 @@ def write_analysis(analysis: Analysis, run: Path) -> list[Path]:
     notes = {name: list(t.notes) for name, t in analysis.tables.items() if t.notes}
     record = {**analysis.statistics, "notes": notes, "skipped": dict(analysis.skipped)}
     written.append(write_json(folder / "statistics.json", record))
-    return written
+    return [*written, *seal_files(written)]
 
 
 def printed_tables(analysis: Analysis) -> list[Printed]:
@@ -64,6 +65,7 @@ def write_tables(run: Path, tables: Sequence[Table]) -> list[Path]:
     folder = run / "tables"
     written = [write_csv(folder / f"{table.name}.csv", table) for table in tables]
     path = folder / "interventions.json"
-    notes = read_json(path) if path.is_file() else {}
+    notes = read_json(prove_file(path)) if path.is_file() else {}
     notes |= {t.name: {"caption": t.caption, "notes": list(t.notes)} for t in tables}
-    return [*written, write_json(path, notes)]
+    written.append(write_json(path, notes))
+    return [*written, *seal_files(written)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from residual_audio.analysis.run_comparison import RunComparison, compare_stores
 from residual_audio.errors import InputError
 from residual_audio.progress import SILENT, Progress
+from residual_audio.seals import prove_file
 from residual_audio.surface.runs import Run, RunLike, given_run
 from residual_audio.table import Table, read_csv
 
@@ -53,5 +54,5 @@ def _ablated(run: Run) -> Table | None:
     for method in ("exact", "direct"):
         path = run.folder / "tables" / f"ablation_attention_{method}.csv"
         if path.is_file():
-            return read_csv(path)
+            return read_csv(prove_file(path))
     return None

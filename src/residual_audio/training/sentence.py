@@ -17,9 +17,9 @@ import numpy.typing as npt
 import torch
 
 from residual_audio.errors import InputError
-from residual_audio.files import write_safetensors
-from residual_audio.models.weights import read_safetensors
 from residual_audio.progress import SILENT, Progress
+from residual_audio.seals import write_sealed_arrays
+from residual_audio.training.training_state import load_tensors
 
 Vectors = npt.NDArray[np.float32]
 N_SAMPLE = 8000
@@ -55,7 +55,7 @@ def embed_sentences(
     digest = hashlib.sha256("\n".join([folder.name, *texts]).encode()).hexdigest()[:16]
     path = None if cache is None else cache / f"sentences-{digest}.safetensors"
     if path is not None and path.is_file():
-        return read_safetensors(path)["vectors"].float().numpy()
+        return load_tensors(path)["vectors"].float().numpy()
     from transformers import AutoModel, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(  # nosec B615: a local folder
@@ -82,7 +82,7 @@ def embed_sentences(
         out[rows] = torch.nn.functional.normalize(pooled, dim=-1).numpy()
         progress.advance(len(rows))
     if path is not None:
-        write_safetensors(path, {"vectors": out.astype(np.float16)})
+        write_sealed_arrays(path, {"vectors": out.astype(np.float16)})
         return out.astype(np.float16).astype(np.float32)
     return out
 

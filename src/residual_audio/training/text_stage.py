@@ -13,13 +13,14 @@ from torch import Tensor
 
 from residual_audio.files import read_json, write_json
 from residual_audio.models.text_small import SmallText, SmallTextConfig, load_bpe, train_bpe
-from residual_audio.models.weights import load_strict, read_safetensors
+from residual_audio.models.weights import load_strict
 from residual_audio.progress import Progress
+from residual_audio.seals import prove_file, seal_files
 from residual_audio.training.losses import cosine_distance, relational
 from residual_audio.training.recipe import TextRecipe
 from residual_audio.training.sentence import Vectors, embed_sentences, into_space, sentence_space
 from residual_audio.training.training_loop import generator, train
-from residual_audio.training.training_state import save_tensors
+from residual_audio.training.training_state import load_tensors, save_tensors
 
 Indices = npt.NDArray[np.int64]
 N_HELD_OUT = 512
@@ -108,11 +109,16 @@ def _encode(tower: SmallText, texts: list[str]) -> list[Any]:
         tower.tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")
 
 
+BESIDE_WEIGHTS = ("text.json", "tokenizer.json")
+
+
 def save_tower(tower: SmallText, folder: Path) -> None:
     """Tokenizer, config and weights in one folder."""
-    save_tensors(folder / "text.safetensors", tower.state_dict())
     write_json(folder / "text.json", tower.config)
     tower.save_tokenizer(folder)
+    seal_files(folder / name for name in BESIDE_WEIGHTS if (folder / name).is_file())
+    # last: with it the tower counts as finished
+    save_tensors(folder / "text.safetensors", tower.state_dict())
 
 
 def has_tower(folder: Path) -> bool:
@@ -121,8 +127,10 @@ def has_tower(folder: Path) -> bool:
 
 
 def load_tower(folder: Path) -> SmallText:
+    for name in BESIDE_WEIGHTS:
+        prove_file(folder / name)
     tower = SmallText.from_config(read_json(folder / "text.json"), folder)
-    load_strict(tower, read_safetensors(folder / "text.safetensors"), f"'{folder}'")
+    load_strict(tower, load_tensors(folder / "text.safetensors"), f"'{folder}'")
     return tower
 
 

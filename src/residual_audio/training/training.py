@@ -18,6 +18,7 @@ from residual_audio.errors import InputError
 from residual_audio.files import write_json
 from residual_audio.progress import SILENT, Progress
 from residual_audio.provenance import collect
+from residual_audio.store.lock import writing, writing_part
 from residual_audio.training import composition_stages as composition
 from residual_audio.training.audio_stage import AudioTask, finish, run_stage
 from residual_audio.training.batches import all_texts
@@ -63,6 +64,22 @@ def run_training(
     if stage not in (*STAGES, "all"):
         raise InputError(f"no stage '{stage}'; there are: {', '.join(STAGES)}, all")
     out.mkdir(parents=True, exist_ok=True)
+    # stages of one run may be trained on several machines at once, each by one
+    held = writing(out) if stage == "all" else writing_part(out, stage)
+    with held:
+        return _trained(recipe, root, out, device, stage, stop_after, progress, tensorboard)
+
+
+def _trained(
+    recipe: Recipe,
+    root: Path,
+    out: Path,
+    device: torch.device,
+    stage: str,
+    stop_after: int | None,
+    progress: Progress,
+    tensorboard: bool,
+) -> Path:
     asked = recipe.model_dump(mode="json")
     write_json(out / "run.json", collect(seed=recipe.seed, task="train", recipe=asked))
     torch.use_deterministic_algorithms(True, warn_only=True)

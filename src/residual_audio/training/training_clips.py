@@ -19,12 +19,11 @@ from residual_audio.data.base import Dataset
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError, ResidualAudioError
 from residual_audio.models.training_data import TrainingData
-from residual_audio.models.weights import read_safetensors
 from residual_audio.passes.loop import Hearing, Windows, hear
 from residual_audio.progress import SILENT, Progress
 from residual_audio.training.corpus import texts_by_clip
 from residual_audio.training.recipe import AudioRecipe, Distillation
-from residual_audio.training.training_state import save_tensors
+from residual_audio.training.training_state import load_tensors, save_tensors
 from residual_audio.types import Clip
 
 
@@ -145,7 +144,7 @@ def features_of(
     key = f"{dataset.fingerprint()} {len(clips)} {sorted(spec.to_dict().items())}"
     path = cache / f"features-{hashlib.sha256(key.encode()).hexdigest()[:16]}.safetensors"
     if path.is_file():
-        return read_safetensors(path)["features"]
+        return load_tensors(path)["features"]
     progress.step(f"log-mels of {name}", len(clips))
     front_end = LogMel(spec)
     out = torch.empty(

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from residual_audio.errors import StoreError
-from residual_audio.files import read_json, write_json, write_safetensors
-from residual_audio.models.weights import read_safetensors
+from residual_audio.files import read_json_object, write_json
+from residual_audio.seals import prove_document, read_sealed_arrays, sealed, write_sealed_arrays
 
 FILE, STATE = "checkpoint.safetensors", "checkpoint.json"
 
@@ -69,13 +69,20 @@ def save_checkpoint(
     optim = optimiser_tensors(optimisers, names)
     tensors |= {f"optimiser/{key}": value for key, value in optim.items()}
     tensors["step"] = torch.tensor(step)
-    write_json(folder / STATE, {"schema_version": 1, "identity": identity})
+    write_json(folder / STATE, sealed({"schema_version": 1, "identity": identity}))
     save_tensors(folder / FILE, tensors)
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Whole or not at all, whatever device they are on."""
-    write_safetensors(path, {key: value.detach().cpu().numpy() for key, value in tensors.items()})
+    write_sealed_arrays(path, {key: value.detach().cpu().numpy() for key, value in tensors.items()})
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """What `save_tensors` wrote, proved by its digest."""
+    return {
+        key: torch.from_numpy(value) for key, value in read_sealed_arrays(path, StoreError).items()
+    }
 
 
 def load_checkpoint(
@@ -88,7 +95,7 @@ def load_checkpoint(
     """Put everything back and say which step comes next; 0 where there is no checkpoint."""
     if not (folder / FILE).is_file():
         return 0
-    before = read_json(folder / STATE)["identity"]
+    before = identity_of(folder)
     now = json.loads(json.dumps(identity))
     changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
     if changed:
@@ -97,7 +104,7 @@ def load_checkpoint(
             f"'{folder}' was trained with another {what}: {_short(before.get(what))}, now "
             f"{_short(now.get(what))}. Continue with the same recipe, or give another --out"
         )
-    tensors = read_safetensors(folder / FILE)
+    tensors = load_tensors(folder / FILE)
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "ema": {}, "optimiser": {}}
     for key, value in tensors.items():
         part, _, name = key.partition("/")
@@ -111,11 +118,21 @@ def load_checkpoint(
     return int(tensors["step"])
 
 
+def identity_of(folder: Path) -> dict[str, Any]:
+    """What must be the same for the run in a folder to continue."""
+    path = folder / STATE
+    found = read_json_object(path, StoreError)
+    prove_document(found, path, StoreError)
+    if not isinstance(found.get("identity"), dict):
+        raise StoreError(f"'{path}' says nothing of what is being trained: remove its folder")
+    return found["identity"]
+
+
 def averaged(folder: Path, module: nn.Module) -> bool:
     """Load the averaged weights of a checkpoint; False where there is none."""
     if not (folder / FILE).is_file():
         return False
-    tensors = read_safetensors(folder / FILE)
+    tensors = load_tensors(folder / FILE)
     module.load_state_dict({k[4:]: v for k, v in tensors.items() if k.startswith("ema/")})
     return True
 

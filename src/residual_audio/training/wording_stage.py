@@ -30,7 +30,6 @@ from residual_audio.metrics.compa import outcomes
 from residual_audio.models import native
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.text_small import SmallText
-from residual_audio.models.weights import read_safetensors
 from residual_audio.progress import Progress
 from residual_audio.training.compose_stage import load_tower_of
 from residual_audio.training.corpus import corpus
@@ -51,7 +50,7 @@ from residual_audio.training.pair_data import (
 from residual_audio.training.recipe import PairData, Recipe
 from residual_audio.training.training_clips import class_names, open_datasets
 from residual_audio.training.training_loop import generator, train
-from residual_audio.training.training_state import save_tensors
+from residual_audio.training.training_state import load_tensors, save_tensors
 
 BATCH = 32
 TELLS_ORDER = re.compile(
@@ -210,7 +209,7 @@ def pair_vectors(
         heard = torch.cat([model.head(model.encoder.encode(part.float())) for part in rows])
         audio = F.normalize(heard, dim=-1).unflatten(0, (-1, 2))
         save_tensors(path, {"audio": audio, "plain": _means(model.text, bare.captions)})
-    vectors = read_safetensors(path)
+    vectors = load_tensors(path)
     pairs = replace(bare, features=vectors["audio"])
     return SaidOfPairs(reworded(parts, pairs, root), vectors["plain"])
 

@@ -25,6 +25,7 @@ from residual_audio.report.run_tables import Tables
 from residual_audio.report.table_files import write_csv
 from residual_audio.reweight.sliders import gains_of_sliders
 from residual_audio.reweight.terms import apply_direct
+from residual_audio.seals import seal_files
 from residual_audio.table import Table
 
 
@@ -227,7 +228,7 @@ def test_a_run_that_measured_nothing_elsewhere_says_so(small_atlas_run: Path, tm
     path = bare / "tables" / "adapted.csv"
     table = Tables(bare)["adapted"]
     kept = {k: v for k, v in table.columns.items() if not k.startswith("lost")}
-    write_csv(path, Table("adapted", kept))
+    seal_files([write_csv(path, Table("adapted", kept))])
     write_atlas(bare)
     found = piece(bare, "main")
     assert any("was not measured in this run" in line for line in found["answer"]["found"])

@@ -5,9 +5,25 @@ const RA = (() => {
   const waiting = new Map();
   const views = {};
 
-  // A piece registers itself: it is a script that calls this.
-  function put(name, value) {
-    pieces.set(name, value);
+  const damaged = (name) =>
+    new Error(`the piece ${name} of this atlas is damaged: write the atlas again`);
+
+  const table = Uint32Array.from({ length: 256 }, (_, n) => {
+    for (let i = 0; i < 8; i++) n = n & 1 ? 0xedb88320 ^ (n >>> 1) : n >>> 1;
+    return n >>> 0;
+  });
+
+  // CRC-32 of a text in UTF-8, as Python's zlib has it.
+  function checksum(text) {
+    let sum = 0xffffffff;
+    for (const byte of new TextEncoder().encode(text)) sum = table[(sum ^ byte) & 255] ^ (sum >>> 8);
+    return (sum ^ 0xffffffff) >>> 0;
+  }
+
+  // A piece registers itself: it is a script that calls this. What is not as it was written is not
+  // taken.
+  function put(name, check, text) {
+    if (checksum(text) === check) pieces.set(name, JSON.parse(text));
   }
 
   // A piece by name: from memory, from a block of this file, or by loading its script.
@@ -16,13 +32,13 @@ const RA = (() => {
     if (waiting.has(name)) return waiting.get(name);
     const block = document.querySelector(`script[data-piece="${CSS.escape(name)}"]`);
     if (block) {
-      pieces.set(name, JSON.parse(block.textContent));
-      return Promise.resolve(pieces.get(name));
+      put(name, Number(block.dataset.check), block.textContent);
+      return pieces.has(name) ? Promise.resolve(pieces.get(name)) : Promise.reject(damaged(name));
     }
     const promise = new Promise((resolve, reject) => {
       const script = document.createElement('script');
       script.src = `data/${name}.js`;
-      script.onload = () => (pieces.has(name) ? resolve(pieces.get(name)) : reject(new Error(name)));
+      script.onload = () => (pieces.has(name) ? resolve(pieces.get(name)) : reject(damaged(name)));
       script.onerror = () => reject(new Error(`the piece ${name} of this atlas is missing`));
       document.head.append(script);
     });

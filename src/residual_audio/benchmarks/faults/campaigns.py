@@ -1,76 +1,68 @@
-"""All campaigns, by name."""
+"""All campaigns, by name: `crash:extract`, or all of `crash`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from residual_audio.benchmarks.faults.bad_sound import mutate_sound
 from residual_audio.benchmarks.faults.crashes import crash_everywhere
-from residual_audio.benchmarks.faults.damage import damage_files
+from residual_audio.benchmarks.faults.damage import CUTS, FLIPS, damage_files
+from residual_audio.benchmarks.faults.hostile_models import hostile_models
+from residual_audio.benchmarks.faults.hostile_pages import hostile_pages
+from residual_audio.benchmarks.faults.hostile_text import hostile_text
+from residual_audio.benchmarks.faults.kills import kill_at_random
 from residual_audio.benchmarks.faults.limits import within_limits
-from residual_audio.benchmarks.faults.long_works import LONG_WORKS
-from residual_audio.benchmarks.faults.outcome import Campaign
+from residual_audio.benchmarks.faults.outcome import STANDARD, Asked, Campaign
+from residual_audio.benchmarks.faults.read_back import KINDS, Kind
+from residual_audio.benchmarks.faults.same_answer import nothing_left, same_answer
+from residual_audio.benchmarks.faults.works import WORKS, Work
 from residual_audio.benchmarks.faults.writers import at_once
-from residual_audio.benchmarks.kill import bench_kill
 from residual_audio.errors import InputError
-from residual_audio.progress import SILENT, Progress
 
-MOMENTS_OF_LONG_WORK = 12
-"""A whole run writes a thousand times and takes a minute: so many moments of it."""
-Run = Callable[[bool, int, Progress], list[Campaign]]
-"""Quick or whole, seed, progress."""
+Run = Callable[[Asked], list[Campaign]]
+FEW_KILLS = {"one process": 4, "SIGTERM": 2}
 
 
-def _crash(quick: bool, seed: int, progress: Progress) -> list[Campaign]:
-    if quick:
-        return crash_everywhere(8, progress)
-    return [
-        *crash_everywhere(None, progress),
-        *crash_everywhere(MOMENTS_OF_LONG_WORK, progress, LONG_WORKS),
-    ]
+def _crash(work: Work, asked: Asked) -> list[Campaign]:
+    return crash_everywhere(asked, [work], 3 if asked.quick else None)
 
 
-def _damage(quick: bool, seed: int, progress: Progress) -> list[Campaign]:
-    flips, cuts = (40, 10) if quick else (300, 50)
-    return damage_files(flips, cuts, seed, progress)
+def _damage(kind: Kind, asked: Asked) -> list[Campaign]:
+    flips, cuts = (24, 6) if asked.quick else (FLIPS, CUTS)
+    return damage_files(asked, flips, cuts, [kind])
 
 
-def _sound(quick: bool, seed: int, progress: Progress) -> list[Campaign]:
-    return mutate_sound(200 if quick else 2000, seed, progress)
-
-
-def _kill(quick: bool, seed: int, progress: Progress) -> list[Campaign]:
-    campaign = Campaign("kill", "killed at random, an extraction goes on to the identical store")
-    found = bench_kill(5 if quick else 100, seed, progress)
-    for _ in range(found.kills):
-        campaign.count(None if found.whole else "; ".join(found.problems) or "the store differs")
-    return [campaign]
-
-
-def _limits(quick: bool, seed: int, progress: Progress) -> list[Campaign]:
-    return within_limits(3 if quick else None, progress)
-
-
-def _writers(quick: bool, seed: int, progress: Progress) -> list[Campaign]:
-    return at_once(1 if quick else 16, seed, progress)
+def _slug(name: str) -> str:
+    return name.replace(" ", "-")
 
 
 CAMPAIGNS: dict[str, Run] = {
-    "crash": _crash,
-    "damage": _damage,
-    "sound": _sound,
-    "kill": _kill,
-    "limits": _limits,
-    "writers": _writers,
+    **{f"crash:{_slug(work.name)}": partial(_crash, work) for work in WORKS},
+    **{f"damage:{_slug(kind.name)}": partial(_damage, kind) for kind in KINDS},
+    "kill": lambda asked: kill_at_random(asked, FEW_KILLS if asked.quick else None),
+    "limits": lambda asked: within_limits(asked, 2 if asked.quick else None),
+    "writers": lambda asked: at_once(asked, *((1,) if asked.quick else ())),
+    "sound": lambda asked: mutate_sound(asked, *((150,) if asked.quick else ())),
+    "models": lambda asked: hostile_models(asked, 4 if asked.quick else None),
+    "text": lambda asked: hostile_text(asked, 3 if asked.quick else None),
+    "pages": lambda asked: hostile_pages(asked, *((10,) if asked.quick else ())),
+    "same-answer": same_answer,
+    "nothing-left": lambda asked: nothing_left(asked, 200 if asked.quick else 1000),
 }
 
 
-def run_campaigns(
-    names: Iterable[str] = (), quick: bool = False, seed: int = 0, progress: Progress = SILENT
-) -> list[Campaign]:
+def chosen_campaigns(names: Iterable[str]) -> list[str]:
+    """Those named, alone (`crash:run`) or as a group (`crash`); all where none is named."""
+    found: list[str] = []
+    for name in names:
+        those = [one for one in CAMPAIGNS if one == name or one.startswith(f"{name}:")]
+        if not those:
+            raise InputError(f"no campaign '{name}'; there are: {', '.join(CAMPAIGNS)}")
+        found += those
+    return found or list(CAMPAIGNS)
+
+
+def run_campaigns(names: Iterable[str] = (), asked: Asked = STANDARD) -> list[Campaign]:
     """Those named, or all."""
-    chosen = list(names) or list(CAMPAIGNS)
-    unknown = [name for name in chosen if name not in CAMPAIGNS]
-    if unknown:
-        raise InputError(f"no campaign '{unknown[0]}'; there are: {', '.join(CAMPAIGNS)}")
-    return [found for name in chosen for found in CAMPAIGNS[name](quick, seed, progress)]
+    return [found for name in chosen_campaigns(names) for found in CAMPAIGNS[name](asked)]

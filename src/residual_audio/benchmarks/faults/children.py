@@ -13,16 +13,30 @@ from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
 
 LONGEST_S = 300.0
+PRELOADED = (
+    "residual_audio.benchmarks.faults.works",
+    "pandas",
+    "pyarrow.parquet",
+    "residual_audio.ablation.ablation",
+    "residual_audio.adaptation.adapted",
+    "residual_audio.analysis.analysis",
+    "residual_audio.atlas.build",
+    "residual_audio.evaluation.zero_shot",
+    "residual_audio.report.figures",
+    "residual_audio.training.training",
+)
+"""What the works import when they get there: thousands of children need not."""
 
 
-def start(work: Callable[[], None]) -> ForkServerProcess:
-    """Begin it in a child of one thread; `work` must be picklable."""
+def start(work: Callable[[], None], daemon: bool = True) -> ForkServerProcess:
+    """Begin it in a child of one thread; `work` must be picklable. One that is no daemon may have
+    children itself."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["residual_audio.benchmarks.faults.works"])
+    context.set_forkserver_preload(list(PRELOADED))
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     try:
-        child = context.Process(target=_do, args=(work,), daemon=True)
+        child = context.Process(target=_do, args=(work,), daemon=daemon)
         child.start()
     finally:
         if before is None:

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Sequence
@@ -16,47 +17,68 @@ from typing import Any
 
 from residual_audio import files
 from residual_audio.benchmarks.faults.children import in_child
-from residual_audio.benchmarks.faults.outcome import Campaign
+from residual_audio.benchmarks.faults.outcome import STANDARD, Asked, Campaign
 from residual_audio.benchmarks.faults.works import WORKS, Work
 from residual_audio.errors import EngineError
-from residual_audio.progress import SILENT, Progress
+from residual_audio.seals import SUMS
 
-_CHANGING = ("created_utc", "seconds", "sha256", "command")
+_CHANGING = ("created_utc", "seconds", "sha256", "seal", "command")
 """What differs between two runs of the same work."""
 
 
 def crash_everywhere(
-    most: int | None = None, progress: Progress = SILENT, works: Sequence[Work] = WORKS
+    asked: Asked = STANDARD, works: Sequence[Work] = WORKS, most: int | None = None
 ) -> list[Campaign]:
     """One campaign a piece of work; with `most`, only so many moments of each, spread evenly."""
     found = []
     for work in works:
-        campaign = Campaign(
+        campaign = asked.campaign(
             f"crash: {work.name}",
             "killed at any moment of any write, the next start comes to the identical files; what "
             "was finished stays, no temporary file is left",
         )
-        with tempfile.TemporaryDirectory() as folder:
-            _crash(work, Path(folder), campaign, most, progress)
+        if not campaign.complete:
+            with tempfile.TemporaryDirectory() as folder:
+                _crash(work, Path(folder), campaign, most)
         found.append(campaign)
     return found
 
 
-def _crash(
-    work: Work, folder: Path, campaign: Campaign, most: int | None, progress: Progress
-) -> None:
+def _crash(work: Work, folder: Path, campaign: Campaign, most: int | None) -> None:
+    ground = folder / "ground"
+    ground.mkdir()
+    if work.prepare is not None and in_child(partial(work.prepare, ground)):
+        raise EngineError(f"what {work.name} starts from could not be made")
     counted = folder / "moments"
-    if in_child(partial(_run, work, folder / "whole", None, counted)):
+    if in_child(partial(_run, work, _begin(ground, folder / "whole"), None, counted)):
         raise EngineError(f"the undisturbed {work.name} failed")
-    n_moments = int(counted.read_text())
     whole = contents(folder / "whole")
-    step = 1 if most is None else max(1, -(-n_moments // most))
-    progress.step(f"crash {work.name}", -(-n_moments // step), "moments")
-    for moment in range(0, n_moments, step):
+    moments = chosen_moments(int(counted.read_text()), most, work.all_moments)
+    progress = campaign.asked.progress
+    progress.step(f"crash {work.name}", len(moments), "moments")
+    for moment in moments:
         out = folder / f"crashed-{moment}"
-        status = in_child(partial(_run, work, out, moment, None))
-        campaign.count(_judge(work, out, status, whole))
+        campaign.attempt(lambda out=out, moment=moment: _at(work, ground, out, moment, whole))  # type: ignore[misc]
+        shutil.rmtree(out, ignore_errors=True)
         progress.advance()
+    campaign.end()
+
+
+def chosen_moments(n: int, most: int | None, every: bool) -> list[int]:
+    """All; or of each file one, another one each time; or so many, spread evenly."""
+    if most is not None:
+        return list(range(0, n, max(1, -(-n // most))))
+    # a file has five moments: begun, written, synced, renamed, durable
+    return [i for i in range(n) if every or i % 5 == (i // 5) % 5]
+
+
+def _begin(ground: Path, out: Path) -> Path:
+    return Path(shutil.copytree(ground, out))
+
+
+def _at(work: Work, ground: Path, out: Path, moment: int, whole: dict[str, str]) -> str | None:
+    status = in_child(partial(_run, work, _begin(ground, out), moment, None))
+    return _judge(work, out, status, whole)
 
 
 def _judge(work: Work, out: Path, status: int, whole: dict[str, str]) -> str | None:
@@ -64,6 +86,10 @@ def _judge(work: Work, out: Path, status: int, whole: dict[str, str]) -> str | N
     if status != -signal.SIGKILL:
         return f"{where} was not killed"
     before = contents(out)
+    if work.may_refuse and (out / work.may_refuse).exists():
+        if not in_child(partial(work.write, out)):
+            return f"{where}: written over what was there"
+        shutil.rmtree(out / work.may_refuse)
     if in_child(partial(work.write, out)):
         return f"{where}: the next start failed"
     after = contents(out)
@@ -89,7 +115,6 @@ def _run(work: Work, out: Path, die_at: int | None, count_in: Path | None) -> No
         n += 1
 
     files.watch = watch
-    out.mkdir(exist_ok=True)
     work.write(out)
     if count_in is not None:
         count_in.write_text(str(n))
@@ -106,7 +131,11 @@ def contents(folder: Path) -> dict[str, str]:
 
 def _same(path: Path) -> bytes:
     """Archives and pages carry dates, Ogg files a random number: their being there must do."""
-    if path.suffix in (".npz", ".ogg", ".html") or path.name in ("steps.json", "time.jsonl"):
+    if path.suffix in (".npz", ".ogg", ".html") or path.name in (
+        "steps.json",
+        "time.jsonl",
+        SUMS,
+    ):
         return b""
     if path.parent.name == "clip":  # pages of the atlas that hold sound
         return b""

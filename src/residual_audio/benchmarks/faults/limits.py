@@ -11,48 +11,41 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from residual_audio import files
 from residual_audio.benchmarks.faults.commands import extract_to, said
 from residual_audio.benchmarks.faults.crashes import contents
-from residual_audio.benchmarks.faults.outcome import Campaign
+from residual_audio.benchmarks.faults.outcome import STANDARD, Asked, Campaign
 from residual_audio.errors import EngineError
-from residual_audio.progress import SILENT, Progress
+from residual_audio.files import cache_dir
 
 ADDRESS_SPACE = 1_500_000_000
 DESCRIPTORS = 64
 LARGEST_FILE = 20_000
 
 
-def within_limits(most: int | None = None, progress: Progress = SILENT) -> list[Campaign]:
+def within_limits(asked: Asked = STANDARD, most: int | None = None) -> list[Campaign]:
     """One campaign a limit; with `most`, the disk is full at only so many writes."""
+    promise = "one sentence and exit 1 at most; the next start comes to the identical files"
+    found = {name: asked.campaign(f"limits: {name}", promise) for name in LIMITS}
+    if all(campaign.complete for campaign in found.values()):
+        return list(found.values())
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
         whole, n_moments = _undisturbed(room)
-        step = 1 if most is None else max(1, -(-n_moments // most))
-        moments = range(0, n_moments, step)
-        cases: list[tuple[str, list[Callable[[Path], None]], tuple[int, ...]]] = [
-            ("disk full", [partial(_full_at, n) for n in moments], (1,)),
-            ("folder vanishes", [partial(_vanish_at, n) for n in moments[1::2]], (0, 1)),
-            ("files cannot grow", [_small_files], (1,)),
-            ("64 descriptors", [_few_descriptors], (0, 1)),
-            ("1.5 GB of address space", [_little_memory], (0, 1)),
-            ("the clock jumps", [_clock_jumps], (0,)),
-        ]
-        progress.step("limits", sum(len(ways) for _, ways, _ in cases), "cases")
-        found = []
-        for name, ways, codes in cases:
-            promise = "one sentence and exit 1 at most; the next start comes to the identical files"
-            campaign = Campaign(f"limits: {name}", promise)
+        moments = range(0, n_moments, 1 if most is None else max(1, -(-n_moments // most)))
+        cases = {name: limit.ways(moments) for name, limit in LIMITS.items()}
+        asked.progress.step("limits", sum(len(ways) for ways in cases.values()), "cases")
+        for name, ways in cases.items():
             for i, way in enumerate(ways):
                 out = room / f"{name} {i}".replace(" ", "-")
-                campaign.count(_judge(out, way, codes, whole))
-                progress.advance()
+                found[name].attempt(partial(_judge, out, way, LIMITS[name].codes, whole))
+                asked.progress.advance()
                 shutil.rmtree(out, ignore_errors=True)
-            found.append(campaign)
-    return found
+    return [campaign.end() for campaign in found.values()]
 
 
 def _undisturbed(room: Path) -> tuple[dict[str, str], int]:
@@ -104,10 +97,34 @@ def _at(moment: int, happens: Callable[[], None]) -> None:
 def _full_at(moment: int, out: Path) -> None:
     """From then on every write fails, as on a full disk."""
 
-    def full() -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(out))
+    _at(moment, partial(_fails, errno.ENOSPC, out))
 
-    _at(moment, full)
+
+def _read_only_at(moment: int, out: Path) -> None:
+    """A disk that is mounted again read-only, as after an error of its own."""
+    _at(moment, partial(_fails, errno.EROFS, out))
+
+
+def _fails(number: int, where: Path) -> None:
+    raise OSError(number, os.strerror(number), str(where))
+
+
+def _full_cache(out: Path) -> None:
+    """No room in the user's cache: nothing is kept there, nothing is lost."""
+    cache = out.parent / "full-cache"
+    os.environ["RESIDUAL_AUDIO_CACHE"] = str(cache)
+
+    def watch(_: files.Moment, path: Path) -> None:
+        if path.is_relative_to(cache_dir()):
+            _fails(errno.ENOSPC, path)
+
+    files.watch = watch
+
+
+def _no_temporary(out: Path) -> None:
+    """A temporary folder on a full disk: whoever asks for a file in it is refused."""
+    tempfile.tempdir = "/dev/full"
+    os.environ["TMPDIR"] = "/dev/full"
 
 
 def _vanish_at(moment: int, out: Path) -> None:
@@ -145,3 +162,35 @@ def _clock_jumps(out: Path) -> None:
         return real() + (7200.0 if n % 2 else -7200.0)
 
     time.time = jumping
+
+
+Way = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What is scarce, and how a command may end then."""
+
+    codes: tuple[int, ...]
+    once: Way | None = None
+    at: Callable[[int, Path], None] | None = None
+    """For limits that begin with a write."""
+    every: int = 1
+
+    def ways(self, moments: range) -> list[Way]:
+        if self.at is None:
+            return [] if self.once is None else [self.once]
+        return [partial(self.at, n) for n in moments[:: self.every]]
+
+
+LIMITS = {
+    "disk full": Limit((1,), at=_full_at),
+    "read-only": Limit((1,), at=_read_only_at, every=2),
+    "folder vanishes": Limit((0, 1), at=_vanish_at, every=2),
+    "files cannot grow": Limit((1,), _small_files),
+    "full cache": Limit((0,), _full_cache),
+    "no temporary folder": Limit((0, 1), _no_temporary),
+    "64 descriptors": Limit((0, 1), _few_descriptors),
+    "1.5 GB of address space": Limit((0, 1), _little_memory),
+    "the clock jumps": Limit((0,), _clock_jumps),
+}

@@ -1,20 +1,47 @@
-"""Small pieces of real work that write files: what the campaigns crash and damage."""
+"""Small pieces of real work that write files: what the campaigns crash and damage.
+
+Every step of a run is one, on a model of four heads that was trained for six steps: as `run` does
+it, from the files of the steps before, which are made once.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from residual_audio.benchmarks.small_model import small_model
 from residual_audio.data.registry import load_dataset
+from residual_audio.embeddings.vector_cache import Embedded
 from residual_audio.extraction.extraction import extract
 from residual_audio.models import native
+from residual_audio.pipeline import work as steps
+from residual_audio.pipeline.run import run
+from residual_audio.pipeline.run_settings import RunSettings
+from residual_audio.pipeline.workshop import Workshop
+from residual_audio.progress import SILENT
+from residual_audio.store.other_formats import export_store
 from residual_audio.store.reader import open_store
-from residual_audio.types import Gains, Result, Score, Spectrum
+from residual_audio.types import Gains, Spectrum
+
+CLASSES = "drum,siren,rain,heartbeat"
+MODEL = "model"
+ENCODER = {
+    "embed_dim": 8,
+    "depths": [1, 1],
+    "n_heads": [2, 2],
+    "window": 4,
+    "spec_size": 64,
+    "n_mels": 64,
+}
+N_CLIPS = 12
+FEW_FIGURES = ("scree", "fisher", "block_ablation")
 
 
 @dataclass(frozen=True)
@@ -23,8 +50,12 @@ class Work:
 
     name: str
     write: Callable[[Path], None]
-    read: Callable[[Path], None]
-    """Reads all of it back, or raises an error that names the file."""
+    prepare: Callable[[Path], None] | None = None
+    """Makes what the work starts from."""
+    may_refuse: str = ""
+    """What the next start may say is there already; without it, it starts anew."""
+    all_moments: bool = True
+    """False: so much is written that one moment of every file must do."""
 
 
 def extract_small(out: Path) -> None:
@@ -33,82 +64,154 @@ def extract_small(out: Path) -> None:
     extract(small_model(), data, out, capture="all", shard_size=4, n_threads=0, device="cpu")
 
 
-def read_store(out: Path) -> None:
-    store = open_store(out)
-    for name in store.names:
-        for _ in store.pieces(name):
-            pass
-    for name in store.operator_names:
-        store.operator(name)
-    _ = store.all_clips, store.text_record
+def train_small(out: Path, stop_after: int | None = None) -> None:
+    """A model of a few thousand weights, six steps, a checkpoint every other one."""
+    from residual_audio.training.recipe import Recipe
+    from residual_audio.training.training import run_training
 
-
-def _analyse(out: Path) -> None:
-    from residual_audio.analysis.analysis import Options, analyse
-    from residual_audio.report.write import write_analysis
-
-    extract_small(out)
-    write_analysis(analyse(open_store(out), Options(parts=frozenset({"spectra"}))), out)
-
-
-def read_tables(out: Path) -> None:
-    from residual_audio.table import read_csv
-
-    for path in sorted((out / "tables").glob("*.csv")):
-        read_csv(path)
-
-
-def _result(out: Path) -> None:
-    from residual_audio.results import write_result
-
-    scores = (Score("top1", 0.5, 0.4, 0.6, 100, 0.02),)
-    write_result(Result("zero-shot", "small", "synthetic", "all", scores), out / "results")
-
-
-def _read_result(out: Path) -> None:
-    from residual_audio.results import read_results
-
-    read_results([out / "results"])
-
-
-def _gains(out: Path) -> None:
-    from residual_audio.reweight.gain_files import save_gains
-
-    draw = np.random.default_rng(0)
-    spectra = {
-        f"s0.b0.h{i}": Spectrum(draw.normal(size=4), np.eye(4), np.ones(4), 9) for i in (0, 1)
+    torch.set_num_threads(1)
+    optimisation = {
+        "steps": 6,
+        "batch_size": 4,
+        "lr": 5e-3,
+        "checkpoint_every": 2,
+        "precision": "float32",
     }
-    values = {unit: draw.normal(1, 0.1, 4).astype(np.float32) for unit in spectra}
-    save_gains(Gains(values, spectra), out / "gains" / "small")
+    options = {"n_clips": 8, "classes": CLASSES}
+    audio = {
+        "encoder": ENCODER,
+        "front_end": "nano",
+        "front_end_options": {"n_samples": 32_000, "hop_length": 512},
+        "head": "mlp",
+        "d_hidden": 16,
+        "data": [{"dataset": "synthetic", "options": options, "share": 1.0}],
+        "text_lr": 1.0,
+        "track": {"every": 3, "n_clips": 8},
+        "optimisation": optimisation,
+    }
+    text = {"vocabulary": 300, "width": 16, "depth": 1, "n_heads": 2, "d_out": 8}
+    recipe = {"name": "small", "seed": 3, "text": text, "audio": audio}
+    run_training(
+        Recipe.model_validate(recipe), out, out / "training", torch.device("cpu"),
+        stop_after=stop_after,
+    )  # fmt: skip
 
 
-def _read_gains(out: Path) -> None:
-    from residual_audio.reweight.gain_files import load_gains
+def trained(out: Path) -> None:
+    """The trained model alone, in `out/model`."""
+    import shutil
 
-    load_gains(out / "gains" / "small")
-
-
-def _model(out: Path) -> None:
-    if not (out / "model").is_dir():
-        native.save(small_model(), out / "model")
+    train_small(out)
+    (out / "training" / MODEL).rename(out / MODEL)
+    shutil.rmtree(out / "training")
 
 
-def _read_model(out: Path) -> None:
-    native.load(out / "model")
+def settings_of(out: Path) -> RunSettings:
+    torch.set_num_threads(1)
+    os.environ["RESIDUAL_AUDIO_CACHE"] = str(out.parent / "cache")
+    made = {"n_clips": N_CLIPS, "classes": CLASSES, "seed": 90_001}
+    asked = RunSettings(
+        str(out / MODEL), "synthetic", out, data_options=made, quick=True, n_exact=4
+    )
+    return replace(asked, n_previews=4, n_folds=2)
+
+
+STEPS: dict[str, Callable[[Workshop], Any]] = {
+    "extract": steps.extract_store,
+    "analyse": steps.analyse_store,
+    "ablate": steps.ablate_store,
+    "reweight": steps.reweight_store,
+    "evaluate": steps.evaluate_store,
+    "listen": steps.listen_to_heads,
+    "report": steps.write_report,
+    "atlas": steps.write_head_atlas,
+}
+
+
+def step_of_run(name: str, out: Path) -> None:
+    STEPS[name](Workshop(settings_of(out), SILENT))
+
+
+def run_until(name: str, out: Path) -> None:
+    """A run up to a step, without it."""
+    trained(out)
+    at = Workshop(settings_of(out), SILENT)
+    for step, work in STEPS.items():
+        if step == name:
+            return
+        if step != "report":  # nothing rests on the figures, and they take longest
+            work(at)
+
+
+def _report(out: Path) -> None:
+    """A few figures and the page; all of them are drawn by the whole run."""
+    from residual_audio.report.figures import draw_all
+    from residual_audio.report.page import write_page
+
+    draw_all(out, FEW_FIGURES, formats=("png",))
+    write_page(out)
+
+
+def whole_run(out: Path) -> None:
+    run(settings_of(out))
+
+
+def run_and_record(out: Path) -> None:
+    """A whole run, with its model."""
+    trained(out)
+    whole_run(out)
+
+
+def _convert(out: Path) -> None:
+    if not (out / MODEL).is_dir():
+        native.save(small_model(), out / MODEL)
 
 
 def _export(out: Path) -> None:
-    from residual_audio.store.other_formats import export_store
-
-    extract_small(out)
     export_store(open_store(out), out / "store.npz", overwrite=True)
 
 
+def _fold(out: Path) -> None:
+    """Gains into the weights of a checkpoint of its own."""
+    from residual_audio.models.registry import load_model
+    from residual_audio.reweight.folded_checkpoint import export_folded
+
+    torch.set_num_threads(1)
+    spectrum = Spectrum(np.zeros(8), np.eye(8), np.ones(8), 9)
+    halves = np.full(8, 0.5, np.float32)
+    gains = Gains({"s1.b0.h0": halves}, {"s1.b0.h0": spectrum}, path="network")
+    export_folded(load_model(str(out / MODEL), "cpu"), [gains], "native", out / "folded")
+
+
+def cached(out: Path) -> Embedded:
+    """Embeddings of a data set, computed once and kept in the cache."""
+    from residual_audio.embeddings.of_dataset import embed_clips
+    from residual_audio.models.registry import load_model
+
+    torch.set_num_threads(1)
+    os.environ["RESIDUAL_AUDIO_CACHE"] = str(out / "cache")
+    data = load_dataset("synthetic", n_clips=4, classes=CLASSES)
+    return embed_clips(load_model(str(out / MODEL), "cpu"), data)
+
+
+def _cache(out: Path) -> None:
+    cached(out)
+
+
+def cached_model(out: Path) -> None:
+    trained(out)
+    cached(out)
+
+
+_OF_A_RUN = ("analyse", "ablate", "reweight", "evaluate", "listen", "atlas")
 WORKS = (
-    Work("extract", extract_small, read_store),
-    Work("analyse", _analyse, read_tables),
-    Work("evaluate", _result, _read_result),
-    Work("reweight", _gains, _read_gains),
-    Work("convert", _model, _read_model),
-    Work("export", _export, read_store),
+    Work("extract", extract_small),
+    *(Work(name, partial(step_of_run, name), partial(run_until, name)) for name in _OF_A_RUN),
+    Work("report", _report, partial(run_until, "report")),
+    Work("cache", _cache, trained),
+    Work("convert", _convert),
+    Work("export", _fold, trained, may_refuse="folded"),
+    Work("store export", _export, extract_small),
+    Work("train", train_small),
+    Work("run", whole_run, trained, all_moments=False),
 )
