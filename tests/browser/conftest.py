@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from atlas_run import hostile, make_run, shared_run
+from atlas_run import make_run, shared_run
 from small_run import small_dataset
+
+from residual_audio.benchmarks.faults.hostile_pages import hostile
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 

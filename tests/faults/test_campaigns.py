@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from residual_audio import files
 from residual_audio.benchmarks.faults.bad_sound import mutate_sound
-from residual_audio.benchmarks.faults.campaigns import run_campaigns
-from residual_audio.benchmarks.faults.crashes import crash_everywhere
+from residual_audio.benchmarks.faults.campaigns import CAMPAIGNS, chosen_campaigns, run_campaigns
+from residual_audio.benchmarks.faults.crashes import chosen_moments, crash_everywhere
 from residual_audio.benchmarks.faults.damage import damage_files
+from residual_audio.benchmarks.faults.hostile_models import hostile_models
+from residual_audio.benchmarks.faults.hostile_text import hostile_text
+from residual_audio.benchmarks.faults.kills import kill_at_random
 from residual_audio.benchmarks.faults.limits import within_limits
-from residual_audio.benchmarks.faults.long_works import LONG_WORKS
-from residual_audio.benchmarks.faults.outcome import Campaign
+from residual_audio.benchmarks.faults.outcome import Asked, Campaign
+from residual_audio.benchmarks.faults.read_back import KINDS
+from residual_audio.benchmarks.faults.same_answer import same_answer
+from residual_audio.benchmarks.faults.works import WORKS, Work
 from residual_audio.benchmarks.faults.writers import at_once
 from residual_audio.errors import InputError
 
@@ -26,28 +33,100 @@ def assert_held(campaigns: list[Campaign]) -> None:
     assert all(campaign.tried == campaign.held > 0 for campaign in campaigns)
 
 
+def some(*names: str) -> list[Work]:
+    return [work for work in WORKS if work.name in names]
+
+
 def test_crashes_at_every_moment_of_every_write() -> None:
-    assert_held(crash_everywhere(4))
+    assert_held(crash_everywhere(works=some("extract", "convert", "export"), most=3))
 
 
-def test_crashes_of_ablation_and_training() -> None:
-    assert_held(crash_everywhere(3, works=[w for w in LONG_WORKS if w.name in ("ablate", "train")]))
+def test_crashes_of_training_and_of_steps_of_a_run() -> None:
+    assert_held(crash_everywhere(works=some("train", "evaluate"), most=2))
+
+
+def test_every_command_that_writes_is_crashed() -> None:
+    """The long form has them all; of each file of the longest one moment."""
+    names = ("extract", "analyse", "ablate", "reweight", "evaluate", "listen", "report", "atlas",
+             "export", "train", "run", "cache")  # fmt: skip
+    assert set(names) <= {work.name for work in WORKS}
+    assert chosen_moments(10, None, every=True) == list(range(10))
+    assert chosen_moments(15, None, every=False) == [0, 6, 12]
+    assert chosen_moments(10, 3, every=True) == [0, 4, 8]
 
 
 def test_full_disks_and_other_limits_are_one_sentence() -> None:
-    assert_held(within_limits(2))
+    assert_held(within_limits(most=2))
 
 
 def test_writers_at_once_and_sigterm() -> None:
-    assert_held(at_once(1))
+    assert_held(at_once(rounds=1))
+
+
+def test_kills_at_random() -> None:
+    assert_held(kill_at_random(kills={"one process": 2, "SIGTERM": 1}))
 
 
 def test_damage_is_found() -> None:
-    assert_held(damage_files(30, 8))
+    kinds = [kind for kind in KINDS if kind.name in ("store", "gains", "model", "results")]
+    assert_held(damage_files(flips=30, cuts=8, kinds=kinds))
+
+
+def test_damage_of_runs_and_of_training_is_found() -> None:
+    kinds = [kind for kind in KINDS if kind.name in ("tables", "training", "digests of data")]
+    assert_held(damage_files(flips=40, cuts=10, kinds=kinds))
+
+
+def test_a_reader_that_believes_everything_would_be_found_out() -> None:
+    """The campaign itself can fail."""
+    gains = next(kind for kind in KINDS if kind.name == "gains")
+    blind = replace(gains, read=lambda out: (out / "small.safetensors").read_bytes())
+    found = damage_files(flips=6, cuts=0, kinds=[blind])[0]
+    assert found.held < found.tried
+    assert "read as something else" in found.broken[0]
 
 
 def test_bad_sound() -> None:
-    assert_held(mutate_sound(150))
+    assert_held(mutate_sound(n=150))
+
+
+def test_hostile_models() -> None:
+    assert_held(hostile_models(most=3))
+
+
+def test_hostile_text() -> None:
+    assert_held(hostile_text(most=1))
+
+
+def test_the_same_answer_to_the_bit() -> None:
+    assert_held(same_answer())
+
+
+def test_a_campaign_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    asked = Asked(keep=tmp_path)
+    cases = ["held", "broken", "not reached"]
+    first = asked.campaign("floods: one", "nothing is wet")
+    first.attempt(lambda: None)
+    first.attempt(lambda: "wet")
+    first._save()
+    again = asked.campaign("floods: one", "nothing is wet")
+    tried: list[str] = []
+    for case in cases:
+        again.attempt(lambda case=case: tried.append(case))  # type: ignore[misc, func-returns-value]
+    assert tried == ["not reached"]
+    assert (again.end().tried, again.held, again.broken) == (3, 2, ["wet"])
+    kept = json.loads((tmp_path / "floods-one.json").read_text())
+    assert kept["complete"]
+    assert kept["command"].endswith("--campaign floods --keep FOLDER")
+    assert asked.campaign("floods: one", "nothing is wet").complete
+    with pytest.raises(InputError, match="other settings"):
+        Asked(keep=tmp_path, seed=1).campaign("floods: one", "nothing is wet")
+
+
+def test_campaigns_are_chosen_alone_or_as_a_group() -> None:
+    assert chosen_campaigns(["crash:run", "kill"]) == ["crash:run", "kill"]
+    assert "damage:atlas-data" in chosen_campaigns(["damage"])
+    assert chosen_campaigns([]) == list(CAMPAIGNS)
 
 
 def test_unknown_campaigns_are_named() -> None:

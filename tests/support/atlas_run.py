@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,48 +27,6 @@ from residual_audio.reweight.gains import blend
 from residual_audio.table import from_rows
 
 LONGEST_WAIT_S = 300
-
-HOSTILE = (
-    "<script>window.hurt=1</script>",
-    "</script><script>window.hurt=1</script>",
-    "<img src=x onerror=window.hurt=1>",
-    "<svg/onload=window.hurt=1>",
-    "javascript:window.hurt=1",
-    '"><script>window.hurt=1</script>',
-    "'><img src=x onerror='window.hurt=1'>",
-    "<!--<script>window.hurt=1//-->",
-    "<iframe srcdoc='<script>parent.hurt=1</script>'>",
-    "${window.hurt=1}",
-    "{{constructor.constructor('window.hurt=1')()}}",
-    "<a href=javascript:window.hurt=1>x</a>",
-    "\u2028window.hurt=1\u2029",
-    '=HYPERLINK("javascript:window.hurt=1")',
-    "<style>*{display:none}</style>",
-)
-
-
-def hostile(dataset: Dataset) -> Dataset:
-    """The same sounds, with labels, captions and ids that would like to run a script."""
-    names = sorted({str(clip.label) for clip in dataset.clips})
-    classes = {name: HOSTILE[i] for i, name in enumerate(names)}
-    clips = tuple(
-        replace(
-            clip,
-            id=f"{i} {HOSTILE[i % len(HOSTILE)]}",
-            label=classes[str(clip.label)],
-            captions=(HOSTILE[(i + 7) % len(HOSTILE)],),
-        )
-        for i, clip in enumerate(dataset.clips)
-    )
-    by_id = {new.id: old for new, old in zip(clips, dataset.clips, strict=True)}
-    assert dataset.make is not None
-    make = dataset.make
-    return replace(
-        dataset,
-        clips=clips,
-        classes=HOSTILE,
-        make=lambda clip, rate: make(by_id[clip.id], rate),
-    )
 
 
 def make_run(out: Path, dataset: Dataset | None = None, seed: int = 0, gains: bool = True) -> Path:

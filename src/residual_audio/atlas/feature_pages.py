@@ -57,13 +57,15 @@ class FeaturePages:
             order = _order(along)
             n_low = min(N_LOW, max(0, len(order) - N_TOP)) if along[order[-1]] < 0 else 0
             low = order[::-1][:n_low]
+            # of a unit that is off in most clips, those in which it is on
+            top = order if n_low else order[along[order] > 0]
             yield (
                 i,
                 {
                     "number": i,
                     "name": found.names[i],
                     "about": found.about[i],
-                    "top": [[int(row), *digits([along[row]])] for row in order[:N_TOP]],
+                    "top": [[int(row), *digits([along[row]])] for row in top[:N_TOP]],
                     "low": [[int(row), *digits([along[row]])] for row in low],
                     "values": digits(along[order[np.linspace(0, len(order) - 1, 101).astype(int)]]),
                     "classes": self._classes(along),

@@ -2,7 +2,7 @@
 
 A feature has a name and, for clips of the run, how strongly it is active; or a direction of the
 latent, along which the run's own clips are then laid; or both. The file is JSON or safetensors, as
-`docs/atlas.md` says.
+`docs/atlas.md` says, or a sparse autoencoder as SAELens writes it (`autoencoder_files`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,12 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from residual_audio.atlas.autoencoder_files import (
+    CONFIG,
+    WEIGHTS,
+    is_autoencoder,
+    read_autoencoder,
+)
 from residual_audio.errors import InputError
 from residual_audio.files import read_json_object
 from residual_audio.store import Store
@@ -60,9 +66,16 @@ class _File:
 def read_features(path: Path, store: Store) -> Features:
     """Features of a file, laid over the clips of a store; what does not fit is refused."""
     path = Path(path).expanduser()
-    if not path.is_file():
-        raise InputError(f"'{path}' is no file of features")
-    found = _read_safetensors(path) if path.suffix == ".safetensors" else _read_json(path)
+    latent = np.asarray(store.latent(), np.float64)
+    if is_autoencoder(path):
+        found = _encoded(path, latent)
+    elif path.is_file():
+        found = _read_safetensors(path) if path.suffix == ".safetensors" else _read_json(path)
+    else:
+        raise InputError(
+            f"'{path}' is no file of features, and no folder of an autoencoder with {CONFIG} and "
+            f"{WEIGHTS}"
+        )
     if not found.names or len(found.names) > MOST:
         raise InputError(f"'{path}' has {len(found.names)} features: 1 to {MOST:,} can be shown")
     if found.activations is None and found.directions is None:
@@ -70,7 +83,6 @@ def read_features(path: Path, store: Store) -> Features:
     for what, values in (("activations", found.activations), ("directions", found.directions)):
         if values is not None and not np.isfinite(values).all():
             raise InputError(f"'{path}': its {what} hold NaN or infinity")
-    latent = np.asarray(store.latent(), np.float64)
     if found.directions is not None and found.directions.shape != (
         len(found.names),
         latent.shape[1],
@@ -95,6 +107,26 @@ def read_features(path: Path, store: Store) -> Features:
         found.directions,
         found.activations is None,
     )
+
+
+def _encoded(path: Path, latent: FloatArray) -> _File:
+    """An autoencoder over the run's own clips; its name says how well it fits them."""
+    held = read_autoencoder(path)
+    if held.directions.shape[1] != latent.shape[1]:
+        raise InputError(
+            f"'{path}' reads a latent of {held.directions.shape[1]}, this run's is "
+            f"{latent.shape[1]} wide: it was trained on something else"
+        )
+    active = held.encode(latent)
+    left = ((latent - held.decode(active, latent)) ** 2).sum()
+    explained = 1 - left / ((latent - latent.mean(0)) ** 2).sum()
+    folder = path if path.is_dir() else path.parent
+    name = (
+        f"{folder.resolve().name}: {held.architecture}, {(active > 0).sum(1).mean():.1f} of "
+        f"{active.shape[1]} units active in a clip, {explained:.1%} of the variance explained"
+    )
+    names = [str(i) for i in range(active.shape[1])]
+    return _File(name, names, [""] * len(names), None, active, held.directions)
 
 
 def _over_clips(path: Path, found: _File, ids: Sequence[str]) -> FloatArray:

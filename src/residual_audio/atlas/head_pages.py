@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from residual_audio.atlas.attention_maps import AttentionMaps
 from residual_audio.atlas.components import EndWords, HeadComponents
 from residual_audio.atlas.media import Media
 from residual_audio.atlas.numbers import fold_values
@@ -16,13 +17,11 @@ from residual_audio.atlas.packed import bytes_between
 from residual_audio.report.run_tables import MissingTable, Tables
 from residual_audio.store import Store
 from residual_audio.table import Table
-from residual_audio.types import FloatArray, Head
+from residual_audio.types import FloatArray
 
 Rows = npt.NDArray[np.integer]
 N_NEAREST = 8
 N_EIGENVALUES = 48
-N_MAPS = 3
-"""Sampled window maps of a head beside its mean map."""
 
 
 class HeadPages:
@@ -33,7 +32,7 @@ class HeadPages:
         self._tables = tables
         self._media = media
         self._ids = [str(head) for head in store.all_heads]
-        self._maps: tuple[str, FloatArray, FloatArray] | None = None
+        self._maps = AttentionMaps(store)
 
     def piece(
         self, one: HeadComponents, words: Sequence[Mapping[str, EndWords]] | None
@@ -61,7 +60,7 @@ class HeadPages:
                 for c in range(one.n_shown)
             ],
             "by_class": self._by_class(name),
-            "attention": self._attention(one.head),
+            "attention": self._maps.of(one.head),
             "nearest": self._nearest(name),
             "gains": self._gains(name),
         }
@@ -103,39 +102,6 @@ class HeadPages:
                 rows = [[str(table["class"][i]), *digits([table["d_margin"][i]])] for i in order]
                 return {"method": method, "rows": rows}
         return None
-
-    def _attention(self, head: Head) -> dict[str, Any] | None:
-        site, found = self._store.site_of(head)
-        name = f"attention/{site}/maps"
-        if not self._store.has(name) or f"grid/window/s{site.stage}" not in self._operators:
-            return None
-        if self._maps is None or self._maps[0] != name:  # heads come site by site
-            maps = np.asarray(self._store.array(name), np.float32)
-            self._maps = (name, maps, np.asarray(self._store.array(f"{name}_at")))
-        _, maps, at = self._maps
-        own = maps[:, found.head]
-        if not len(own):
-            return None
-        mean = own.mean(0)
-        chosen = np.argsort(-np.abs(own - mean).sum((1, 2)))[:N_MAPS]  # least like the mean
-        top = float(mean.max())
-        return {
-            "grid": np.asarray(self._store.operator(f"grid/window/s{site.stage}")).tolist(),
-            "n_maps": len(own),
-            "mean": bytes_between(mean, 0.0, top),
-            "samples": [
-                {
-                    "row": int(at[i, 0]),
-                    "window": int(at[i, 1]),
-                    "map": bytes_between(own[i], 0.0, float(own[i].max())),
-                }
-                for i in chosen
-            ],
-        }
-
-    @cached_property
-    def _operators(self) -> set[str]:
-        return set(self._store.operator_names)
 
     def _nearest(self, name: str) -> dict[str, Any] | None:
         if self._similarity is None:

@@ -26,7 +26,9 @@ def run(
     ] = False,
     features: Annotated[
         Path | None,
-        typer.Option("--features", help="Units from elsewhere (.json, .safetensors), shown too."),
+        typer.Option(
+            "--features", help="Units from elsewhere: .json, .safetensors, SAELens folder."
+        ),
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,

@@ -79,3 +79,36 @@ def test_what_does_not_fit_is_refused(
         read_features(path, ra.open_store(small_atlas_run))
     with pytest.raises(InputError, match="no file of features"):
         read_features(tmp_path / "none.json", ra.open_store(small_atlas_run))
+
+
+def autoencoder(folder: Path, width: int) -> Path:
+    """Four units that read single numbers of the latent, as SAELens would write them."""
+    folder.mkdir()
+    draw = np.random.default_rng(0)
+    weights = {
+        "W_enc": np.eye(width, 4, dtype=np.float32),
+        "W_dec": draw.normal(size=(4, width)).astype(np.float32),
+        "b_enc": np.array([0, 0, 0, -1e9], np.float32),  # the last is never on
+        "b_dec": np.zeros(width, np.float32),
+    }
+    save_file(weights, folder / "sae_weights.safetensors")
+    config = {"architecture": "standard", "d_in": width, "d_sae": 4}
+    (folder / "cfg.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_an_autoencoder_of_saelens_is_laid_over_the_clips(small_atlas_run: Path, tmp_path: Path):
+    store = ra.open_store(small_atlas_run)
+    latent = store.latent()
+    folder = autoencoder(tmp_path / "mine", latent.shape[1])
+    found = read_features(folder, store)
+    np.testing.assert_allclose(found.activations[:3], np.maximum(latent[:, :3], 0).T, atol=1e-6)
+    assert found.name.startswith("mine: standard, ")
+    assert "of 4 units active in a clip" in found.name
+    pages = dict(FeaturePages(found, store).pieces())
+    assert pages[3]["top"] == []
+    assert all(value > 0 for page in pages.values() for _, value in page["top"])
+    with pytest.raises(InputError, match="reads a latent of 7"):
+        read_features(autoencoder(tmp_path / "other", 7), store)
+    with pytest.raises(InputError, match="no folder of an autoencoder"):
+        read_features(tmp_path, store)

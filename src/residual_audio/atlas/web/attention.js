@@ -2,6 +2,10 @@
 (() => {
   const { el, unpack } = RA;
 
+  function together([times, bands]) {
+    return times * bands > 1 ? ` A cell here is ${times} × ${bands} patches (time × frequency) taken together.` : '';
+  }
+
   function view(attention) {
     const choices = [{ label: `mean of ${attention.n_maps} windows`, map: attention.mean },
       ...attention.samples.map((s) => ({ label: `${RA.main.clips.label[s.row] || RA.main.clips.id[s.row]}, window ${s.window}`, map: s.map }))];
@@ -63,7 +67,7 @@
       el('div', { class: 'boards' },
         el('figure', {}, queries.node, el('figcaption', {}, 'point at a patch …')),
         el('figure', {}, keys.node, el('figcaption', {}, '… to see where it looks'))),
-      note, el('p', { class: 'quiet small-text' }, 'Time runs to the right, frequency upwards, inside one attention window.'));
+      note, el('p', { class: 'quiet small-text' }, 'Time runs to the right, frequency upwards, inside one attention window.', together(attention.together)));
   }
 
   RA.attention = { view };
