@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -225,3 +226,20 @@ def test_hostile_names_run_no_script(browser: Any, hostile_run: Path, single: bo
     context.close()
     assert page.wrong == []
     assert page.left == []
+
+
+def test_a_damaged_piece_is_said_to_be_one(browser: Any, run: Path, tmp_path: Path):
+    shutil.copytree(run / "atlas", tmp_path / "atlas")
+    path = tmp_path / "atlas" / "data" / "head" / "s3.b0.h0.js"
+    data = bytearray(path.read_bytes())
+    at = data.index(b'"shares":[0.') + 12
+    data[at] = ord("1") if data[at] != ord("1") else ord("2")  # another number, the same syntax
+    path.write_bytes(bytes(data))
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{(tmp_path / 'atlas' / 'index.html').as_uri()}#s3.b0.h0")
+    page.wait_for_selector("[role=alert]")
+    assert "the piece head/s3.b0.h0 of this atlas is damaged" in page.inner_text("[role=alert]")
+    page.evaluate("location.hash = 's3.b0.h1'")
+    page.wait_for_selector(".head-page")
+    context.close()

@@ -9,7 +9,7 @@ import typer
 
 from residual_audio.cli import options
 from residual_audio.cli.inputs import given_run
-from residual_audio.cli.output import print_json, show_table
+from residual_audio.cli.output import print_json, say, show_table
 from residual_audio.cli.terminal import watching
 
 
@@ -93,14 +93,14 @@ def run(
         return
     if not quiet:
         _show(tables)
-    typer.echo(f"{len(written)} files in {Path(run) / 'tables'}")
+    say(f"{len(written)} files in {Path(run) / 'tables'}")
 
 
 def _show(tables: list[Any]) -> None:
     for table in tables:
         for note in table.notes:
             if note.startswith("the smallest change"):
-                typer.echo(f"{table.caption}: {note}")
+                say(f"{table.caption}: {note}")
         if table.name.startswith("ablation_attention") and "d_margin_low" in table.columns:
             shown = ["unit", "d_correct", "d_correct_low", "d_correct_high", "d_margin", "q_margin"]
             show_table(table, [c for c in shown if c in table.columns])

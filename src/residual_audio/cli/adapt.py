@@ -10,7 +10,7 @@ import typer
 
 from residual_audio.cli import options
 from residual_audio.cli.inputs import load_datasets
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, say
 from residual_audio.cli.terminal import watching
 
 
@@ -77,7 +77,7 @@ def run(
         )
     scores = (found.before, found.after, found.gain)
     if repository is not None:
-        typer.echo(f"pushed to {push(found.checkpoint, repository)}", err=json)
+        say(f"pushed to {push(found.checkpoint, repository)}", err=json)
     if json:
         print_json(
             {
@@ -94,6 +94,6 @@ def run(
             for s in scores
         ]  # fmt: skip
         print_table(["score", "value", "95% interval", "n", "chance"], rows, f"adapted by {how}")
-        typer.echo(f"{found.checkpoint} holds the model, fitted on all clips, with its card")
+        say(f"{found.checkpoint} holds the model, fitted on all clips, with its card")
     if found.skipped:
         raise typer.Exit(3)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, say
 from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
@@ -130,5 +130,5 @@ def _report(analysis: Analysis, written: list[Path], folder: Path, json: bool, q
         for printed in printed_tables(analysis):
             print_table(printed.header, printed.rows, printed.caption)
     for part, reason in analysis.skipped.items():
-        typer.echo(f"left out: {part}: {reason}", err=True)
-    typer.echo(f"{len(written)} files below {folder}")
+        say(f"left out: {part}: {reason}", err=True)
+    say(f"{len(written)} files below {folder}")

@@ -15,6 +15,7 @@ import typer
 from residual_audio.cli import terminal
 from residual_audio.cli.examples import epilog
 from residual_audio.cli.groups import Group
+from residual_audio.cli.output import say
 from residual_audio.errors import ResidualAudioError
 
 # group in --help → name on the command line → module of this package, which has `app` (a group of
@@ -126,7 +127,7 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from residual_audio import __version__
 
-        typer.echo(f"residual-audio {__version__}")
+        say(f"residual-audio {__version__}")
         raise typer.Exit
 
 
@@ -156,7 +157,5 @@ def main() -> None:
 
 
 def _fail(message: str) -> None:
-    from residual_audio.files import harmless
-
-    typer.echo(f"error: {harmless(message, keep=chr(10))}", err=True)
+    say(f"error: {message}", err=True)
     sys.exit(1)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json
+from residual_audio.cli.output import print_json, say
 from residual_audio.cli.terminal import watching
 
 
@@ -45,7 +45,7 @@ def run(
         print_json({"page": str(made.page), **size})
     else:
         for line in made.missing:
-            typer.echo(f"missing: {line}", err=True)
-        typer.echo(f"{made.page} ({made.n_bytes / 1e6:.1f} MB)")
+            say(f"missing: {line}", err=True)
+        say(f"{made.page} ({made.n_bytes / 1e6:.1f} MB)")
     if open_it:
         made.open()

@@ -10,7 +10,7 @@ import typer
 
 from residual_audio.cli import options
 from residual_audio.cli.groups import Group
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, say
 from residual_audio.cli.terminal import watching
 
 app = typer.Typer(
@@ -216,7 +216,7 @@ def faults(
         print_table(["campaign", "tried", "held"], [[c.name, c.tried, c.held] for c in found])
         for one in found:
             for problem in one.broken:
-                typer.echo(f"{one.name}: {problem}", err=True)
+                say(f"{one.name}: {problem}", err=True)
     if any(one.held < one.tried for one in found):
         raise typer.Exit(1)
 
@@ -301,7 +301,7 @@ def page(
     from residual_audio.files import write_bytes
 
     write_bytes(out, speed_page(folder).encode())
-    typer.echo(f"wrote {out}")
+    say(f"wrote {out}")
 
 
 def _print_measured(found: Mapping[str, Any]) -> None:

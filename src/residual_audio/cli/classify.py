@@ -9,7 +9,7 @@ import typer
 
 from residual_audio.cli import options
 from residual_audio.cli.inputs import load_model_with
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, say
 from residual_audio.cli.scores import name_clips
 
 
@@ -54,7 +54,7 @@ def run(
         if rows:
             print_table(["file", "label", "score"], rows)
         for _, reason in failed:
-            typer.echo(f"skipped: {reason}", err=True)
+            say(f"skipped: {reason}", err=True)
         name_clips("odd", odd)
     if failed:
         raise typer.Exit(3 if answers else 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from residual_audio.cli import inputs, options
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, say
 from residual_audio.cli.scores import shown
 from residual_audio.cli.terminal import watching
 
@@ -66,7 +66,7 @@ def run(
         return
     _print_cards(found)
     for note in found.remarks:
-        typer.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
 
 
 def _print_cards(found: ModelCards) -> None:
@@ -83,4 +83,4 @@ def _print_cards(found: ModelCards) -> None:
     print_table(["", first.model, *names], rows, f"on {found.dataset}")
     for card in found.cards:
         for what, why in card.findings:
-            typer.echo(f"{card.model}: {what}: {why}")
+            say(f"{card.model}: {what}: {why}")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json, show_table
+from residual_audio.cli.output import print_json, say, show_table
 from residual_audio.cli.terminal import watching
 
 
@@ -63,4 +63,4 @@ def run(
             show_table(
                 found.paired, ["a", "b", "metric", "difference", "effect", "rank_correlation", "q"]
             )
-    typer.echo(f"written: {out}")
+    say(f"written: {out}")

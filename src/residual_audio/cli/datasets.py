@@ -9,7 +9,7 @@ import typer
 
 from residual_audio.cli import options
 from residual_audio.cli.groups import Group
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, say
 from residual_audio.cli.terminal import watching
 
 app = typer.Typer(cls=Group, help="List data sets, check one on disk, write out synthetic sounds.")
@@ -45,7 +45,7 @@ def list_datasets(context: typer.Context, json: options.Json = False) -> None:
     )
     # outside the table, so that no address is cut
     for card in cards:
-        typer.echo(f"{card.name}: {' '.join(filter(None, [card.download, card.url]))}")
+        say(f"{card.name}: {' '.join(filter(None, [card.download, card.url]))}")
     typer.echo("\n`residual-audio datasets show NAME` prints the layout, options and citation.")
 
 
@@ -113,9 +113,9 @@ def _print_report(report: dict[str, Any]) -> None:
     print_table(["", ""], rows, title=f"{report['name']} in {report['root']}")
     for title, found in (("problem", report["problems"]), ("not used", report["ignored"])):
         for item, why in list(found.items())[:SHOWN]:
-            typer.echo(f"{title}: {item}: {why}")
+            say(f"{title}: {item}: {why}")
         if len(found) > SHOWN:
-            typer.echo(f"… and {len(found) - SHOWN:,} more (--json lists all)")
+            say(f"… and {len(found) - SHOWN:,} more (--json lists all)")
     typer.echo("complete" if report["complete"] else "not complete")
 
 
@@ -151,4 +151,4 @@ def make(
     if json:
         print_json({"out": str(out), "n_clips": written, "fingerprint": dataset.fingerprint()})
     elif not quiet:
-        typer.echo(f"{written} clips and manifest.csv in {out}")
+        say(f"{written} clips and manifest.csv in {out}")

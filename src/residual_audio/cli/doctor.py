@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, say
 
 
 def run(json: options.Json = False) -> None:
@@ -29,4 +27,4 @@ def run(json: options.Json = False) -> None:
     ]
     print_table(["extra", "missing", "for"], rows)
     for problem in found["problems"].values():
-        typer.echo(f"problem: {problem}", err=True)
+        say(f"problem: {problem}", err=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json
+from residual_audio.cli.output import print_json, say
 from residual_audio.cli.scores import name_clips
 from residual_audio.cli.terminal import watching
 
@@ -51,8 +51,8 @@ def run(
         )
     else:
         for file, reason in found.skipped.items():
-            typer.echo(f"skipped {file}: {reason}", err=True)
+            say(f"skipped {file}: {reason}", err=True)
         name_clips("odd", found.remarks)
-        typer.echo(f"wrote {len(found.files)} × {found.width} vectors to {out}")
+        say(f"wrote {len(found.files)} × {found.width} vectors to {out}")
     if found.skipped:
         raise typer.Exit(3)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from residual_audio.cli import inputs, options
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, say
 from residual_audio.cli.scores import finish, print_scores, shown
 from residual_audio.cli.terminal import watching
 
@@ -109,7 +109,7 @@ def print_calibration(results: list[Result]) -> None:
     """What of a calibration error noise alone would give; nothing for other tasks."""
     for found in results:
         if (of := found.details.get("calibration")) is not None:
-            typer.echo(
+            say(
                 f"ECE of {found.model} on {found.dataset}: {of['error']:.3f}; a calibrated model "
                 f"with these confidences reads {of['null']:.3f} (95% below {of['null_high']:.3f}, "
                 f"p = {of['p']:.3f}); {of['debiased']:.3f} without that noise"

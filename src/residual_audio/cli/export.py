@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json
+from residual_audio.cli.output import print_json, say
 
 
 def run(
@@ -57,13 +57,13 @@ def run(
     folded = fold(load_model(model, "cpu"), gains, amount)
     folded.save(out, to, results=scores, licence=licence, heads=heads)
     if repository is not None:
-        typer.echo(f"pushed to {push(out, repository)}", err=json)
+        say(f"pushed to {push(out, repository)}", err=json)
     base, n = folded.made.base.name, folded.n_gains
     if json:
         about = {"model": base, "to": to, "out": str(out), "gains": n}
         print_json({**about, "difference": folded.difference})
         return
-    typer.echo(
+    say(
         f"{n:,} gains folded into {base}, written to {out} ({to}); "
         f"embeddings of the checkpoint and of the edited model differ by {folded.difference:.1e}"
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json
+from residual_audio.cli.output import print_json, say
 from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _print_plan(planned: Planned, out: Path, json: bool) -> None:
     if json:
         print_json(asdict(planned))
         return
-    typer.echo(
+    say(
         f"{planned.n_clips:,} clips in {planned.n_shards:,} shards are planned in {out}: run the "
         "same command with --part 1/n … n/n, then with --finish"
     )
@@ -170,7 +170,7 @@ def _print_part(made: PartMade, part: str, json: bool) -> None:
     if json:
         print_json(asdict(made))
     else:
-        typer.echo(
+        say(
             f"part {part}: {made.n_shards:,} shards of {made.n_clips:,} clips, {made.n_made:,} "
             f"made now; {len(made.skipped):,} clips skipped"
         )
@@ -181,7 +181,7 @@ def _print_part(made: PartMade, part: str, json: bool) -> None:
 def _print_summary(summary: ExtractionSummary) -> None:
     partial = summary["partial"]
     of = f" (partial: {partial['n_clips']:,} of {partial['of']:,} clips)" if partial else ""
-    typer.echo(
+    say(
         f"{summary['n_ok']:,} clips of {summary['dataset']} through {summary['model']}{of}: "
         f"{', '.join(summary['capture'])}; {summary['bytes_per_clip'] / 1000:.1f} kB a clip "
         f"in {summary['out']}"
@@ -189,19 +189,19 @@ def _print_summary(summary: ExtractionSummary) -> None:
     if not summary["n_shards_made"]:
         typer.echo("everything was there already")
     if summary["n_shards_failed"]:
-        typer.echo(
+        say(
             f"{summary['n_shards_failed']:,} of {summary['n_shards']:,} shards failed; the same "
             "command tries them again",
             err=True,
         )
     for reason, n in list(summary["skipped"].items())[:SHOWN]:
-        typer.echo(f"skipped {n:,}: {reason}", err=True)
+        say(f"skipped {n:,}: {reason}", err=True)
     if len(summary["skipped"]) > SHOWN:
-        typer.echo(f"… and {len(summary['skipped']) - SHOWN:,} more reasons", err=True)
+        say(f"… and {len(summary['skipped']) - SHOWN:,} more reasons", err=True)
     for title, clips in (("skipped", summary["skipped_clips"]), ("odd", summary["remarks"])):
         for clip, why in list(clips.items())[:SHOWN]:
-            typer.echo(f"{title}: {clip}: {why}", err=True)
+            say(f"{title}: {clip}: {why}", err=True)
         if len(clips) > SHOWN:
-            typer.echo(f"{title}: {len(clips) - SHOWN:,} more clips (--json names all)", err=True)
+            say(f"{title}: {len(clips) - SHOWN:,} more clips (--json names all)", err=True)
     if summary["heard_before"] and summary["heard_before"]["note"]:
-        typer.echo(f"note: {summary['heard_before']['note']}", err=True)
+        say(f"note: {summary['heard_before']['note']}", err=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, say
 from residual_audio.cli.scores import finish, print_scores, shown
 from residual_audio.cli.terminal import watching
 
@@ -65,7 +65,7 @@ def run(
         if json:
             print_json({"statistics": str(save_stats), "n": side.gaussian.n})
         elif not quiet:
-            typer.echo(f"written: {save_stats} ({side.gaussian.n} windows)")
+            say(f"written: {save_stats} ({side.gaussian.n} windows)")
         return
     with watching(quiet or json) as progress:
         found = sound_distance(
@@ -93,5 +93,5 @@ def run(
             "Furthest from the reference",
         )
         for warning in details["warnings"]:
-            typer.echo(f"note: {warning}", err=True)
+            say(f"note: {warning}", err=True)
     finish([found.result], [path], json, quiet)

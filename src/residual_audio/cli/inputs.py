@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from residual_audio.cli import options
+from residual_audio.cli.output import say
 
 if TYPE_CHECKING:
     from residual_audio.data.base import Dataset
@@ -78,7 +77,7 @@ def noting() -> Iterator[None]:
         yield
     for one in caught:
         if issubclass(one.category, Remark):
-            typer.echo(f"note: {one.message}", err=True)
+            say(f"note: {one.message}", err=True)
         else:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 

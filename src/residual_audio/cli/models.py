@@ -9,7 +9,7 @@ import typer
 
 from residual_audio.cli import options
 from residual_audio.cli.groups import Group
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, say
 from residual_audio.cli.terminal import watching
 
 app = typer.Typer(
@@ -122,4 +122,4 @@ def convert(
     loaded = load_model(model, device="cpu")
     write_model(loaded, out, to)
     reopen = {"native": str(out), "hf": f"hf:{out}", "laion": f"laion:{out}"}[to]
-    typer.echo(f"wrote {out}; load it with --model {reopen}")
+    say(f"wrote {out}; load it with --model {reopen}")

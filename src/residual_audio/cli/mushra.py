@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, say
 from residual_audio.cli.scores import shown
 
 
@@ -102,23 +102,23 @@ def run(
             "trials that hold all of them: it does not apply here"
         )
     else:
-        typer.echo(
+        say(
             f"Friedman χ² = {friedman['statistic']:.2f}, p = {friedman['p']:.2g} over "
             f"{friedman['n_trials']} trials with all systems; "
             f"Kendall's W = {friedman['kendall_w']:.2f}"
         )
-    typer.echo(
+    say(
         f"ICC(2,1) = {agreement['icc2_1']:.2f}, ICC(2,k) = {agreement['icc2_k']:.2f}, "
         f"ICC(3,1) = {agreement['icc3_1']:.2f} over {agreement['n_stimuli']} stimuli"
     )
     screening = details["screening"]
     if screening["possible"]:
         done = "left out" if screening["applied"] else "kept"
-        typer.echo(f"screening: {screening['n_flagged']} listeners flagged and {done}")
+        say(f"screening: {screening['n_flagged']} listeners flagged and {done}")
     for warning in details["warnings"]:
-        typer.echo(f"note: {warning}", err=True)
+        say(f"note: {warning}", err=True)
     if not quiet:
-        typer.echo(f"written: {path}")
+        say(f"written: {path}")
 
 
 def parse_scale(text: str | None) -> tuple[float, float] | None:

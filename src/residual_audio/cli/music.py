@@ -10,7 +10,7 @@ import typer
 from residual_audio.cli import options
 from residual_audio.cli.groups import DefaultGroup
 from residual_audio.cli.mushra import parse_scale
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, say
 from residual_audio.cli.scores import finish, print_scores, shown
 from residual_audio.cli.terminal import watching
 
@@ -200,5 +200,5 @@ def report(
                 ],
             )
         for warning in found.warnings:
-            typer.echo(f"note: {warning}", err=True)
+            say(f"note: {warning}", err=True)
     finish(found.results, [path], json, quiet)

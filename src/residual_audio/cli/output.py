@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from residual_audio.table import Table
 
 
+def say(text: str, err: bool = False) -> None:
+    """Lines of text; names in them move no cursor, whoever chose them."""
+    from residual_audio.files import harmless
+
+    typer.echo(harmless(text, keep="\n"), err=err)
+
+
 def print_json(value: Any) -> None:
     """One JSON document on standard output; NaN and infinities become null."""
     from residual_audio.files import json_ready

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from residual_audio.cli import inputs, options
-from residual_audio.cli.output import print_json, show_table
+from residual_audio.cli.output import print_json, say, show_table
 from residual_audio.cli.terminal import watching
 
 
@@ -132,9 +132,9 @@ def run(
                     typer.echo(note, err=True)
             elif table.name in ("patching_agreement", "patching_sets", "patching_time"):
                 show_table(table, list(table.columns))
-        typer.echo(f"{len(written)} files below {out}")
+        say(f"{len(written)} files below {out}")
     for clip, why in list(found.skipped.items())[:5]:
-        typer.echo(f"skipped: {clip}: {why}", err=True)
+        say(f"skipped: {clip}: {why}", err=True)
     if found.skipped:
         raise typer.Exit(3)
 

@@ -9,7 +9,7 @@ import typer
 
 from residual_audio.cli import inputs, options
 from residual_audio.cli.groups import DefaultGroup
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, say
 from residual_audio.cli.scores import shown
 from residual_audio.cli.terminal import watching
 
@@ -130,7 +130,7 @@ def measure(
         return
     _print_probes(results)
     if not quiet:
-        typer.echo(f"written: {', '.join(str(path) for path in paths)}")
+        say(f"written: {', '.join(str(path) for path in paths)}")
 
 
 def _print_probes(results: list[Result]) -> None:
@@ -153,9 +153,9 @@ def _print_probes(results: list[Result]) -> None:
     for found in results:
         note = (found.provenance.get("heard_before") or {}).get("note")
         if note:
-            typer.echo(f"note: {found.model} on {found.dataset}: {note}", err=True)
+            say(f"note: {found.model} on {found.dataset}: {note}", err=True)
         for name, reason in found.details["reasons"].items():
-            typer.echo(f"{found.model}: {name}: {reason}", err=True)
+            say(f"{found.model}: {name}: {reason}", err=True)
 
 
 @app.command("study")
@@ -209,6 +209,6 @@ def study(
         ]
         print_table(columns, cells, f"{name} over {studied.found.n_cells} cells")
     for warning in studied.found.warnings:
-        typer.echo(f"note: {warning}", err=True)
+        say(f"note: {warning}", err=True)
     if out is not None and not quiet:
-        typer.echo(f"written: {out}")
+        say(f"written: {out}")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json
+from residual_audio.cli.output import print_json, say
 
 
 def run(
@@ -35,4 +35,4 @@ def run(
         print_json({"page": str(page), "figures": [str(path) for path in drawn]})
     else:
         n_figures = len({path.stem for path in drawn})  # each as PNG and PDF
-        typer.echo(f"{n_figures} figures and {page}")
+        say(f"{n_figures} figures and {page}")

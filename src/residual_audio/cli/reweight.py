@@ -11,7 +11,7 @@ import typer
 from residual_audio.cli import options, reweight_studies
 from residual_audio.cli.groups import Group
 from residual_audio.cli.inputs import given_run
-from residual_audio.cli.output import print_json, print_table, show_table
+from residual_audio.cli.output import print_json, print_table, say, show_table
 from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
@@ -129,9 +129,9 @@ def compare(
         edit += ["ever", "capped"]
         lost = ["lost", "lost_error"] if keep or cost else []
         show_table(found.tables[0], [*columns, *edit, *lost, "seconds"])
-    typer.echo(f"{len(written)} files below {run}")
+    say(f"{len(written)} files below {run}")
     if note := (found.result.details["heard_before"] or {}).get("note"):
-        typer.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
 
 
 @app.command("fit")
@@ -273,7 +273,7 @@ def fit(
         ]
         print_table(["unit", "component", "gain", "energy"], rows_, "moved most")
     typer.echo(_learned(found.fitted_on, "R@1 of clips for captions" if captions else "top-1"))
-    typer.echo(
+    say(
         f"{size['moved']:,} of {n_gains(found):,} gains moved, in {size['units_moved']} of "
         f"{size['units']} units; {written}"
     )
@@ -317,9 +317,9 @@ def _say_captions(run: Path, found: CaptionAdaptation, json: bool, quiet: bool) 
         show_table(table.where(table["fold"] == EVERY_FOLD), columns)
         for line in table.notes:
             typer.echo(line)
-    typer.echo(f"{len(written)} files below {run}")
+    say(f"{len(written)} files below {run}")
     if note := (found.result.details["heard_before"] or {}).get("note"):
-        typer.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
 
 
 def _learned(notes: Mapping[str, Any], measure: str = "top-1") -> str:

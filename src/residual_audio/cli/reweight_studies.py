@@ -9,7 +9,7 @@ import typer
 
 from residual_audio.cli import options
 from residual_audio.cli.inputs import given_run
-from residual_audio.cli.output import print_json, print_table, show_table
+from residual_audio.cli.output import print_json, print_table, say, show_table
 from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def front(
         return
     if not quiet:
         show_table(table, list(table.columns))
-    typer.echo(f"{len(written)} files below {run}")
+    say(f"{len(written)} files below {run}")
 
 
 def retention(
@@ -114,7 +114,7 @@ def _finish(run: Path, tables: list[Table], json: bool, quiet: bool) -> None:
     if not quiet:
         for table in tables:
             show_table(table, list(table.columns))
-    typer.echo(f"{len(written)} files in {run / 'tables'}")
+    say(f"{len(written)} files in {run / 'tables'}")
 
 
 def rule(
@@ -159,7 +159,7 @@ def rule(
     if json:
         print_json({"out": str(written), **judged})
         return
-    typer.echo(
+    say(
         f"{name}: top-1 {judged['top1_before']:.1%} before, {judged['top1_after']:.1%} after "
         f"({judged['gain']:+.1%} [{judged['gain_low']:+.1%}, {judged['gain_high']:+.1%}], "
         f"n = {judged['n']}); {written}"
@@ -223,4 +223,4 @@ def sliders(
     if json:
         print_json({"out": str(written), "units": list(found.gains)})
         return
-    typer.echo(f"gains of {len(found.gains)} units ({', '.join(found.gains)}); {written}")
+    say(f"gains of {len(found.gains)} units ({', '.join(found.gains)}); {written}")

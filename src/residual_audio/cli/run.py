@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, say
 from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def show(finished: Finished, quiet: bool = False) -> None:
         ]
         print_table(["zero-shot", "value", "95% interval", "n", "chance"], rows)
     for line in finished.warnings:
-        typer.echo(f"note: {line}", err=True)
-    typer.echo(f"page: {finished.page}")
+        say(f"note: {line}", err=True)
+    say(f"page: {finished.page}")
 
 
 def chosen_rows(rows: list[dict[str, str]]) -> list[dict[str, str]]:

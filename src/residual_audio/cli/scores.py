@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from residual_audio.cli.output import print_table
+from residual_audio.cli.output import print_table, say
 
 if TYPE_CHECKING:
     from residual_audio.types import Result, Score
@@ -62,9 +62,9 @@ def finish(results: Sequence[Result], paths: Sequence[Path], as_json: bool, quie
         for result in results:
             note = (result.details.get("heard_before") or {}).get("note")
             if note:
-                typer.echo(f"note: {result.model} on {result.dataset}: {note}", err=True)
+                say(f"note: {result.model} on {result.dataset}: {note}", err=True)
         if not quiet and paths:
-            typer.echo(f"written: {', '.join(str(path) for path in paths)}")
+            say(f"written: {', '.join(str(path) for path in paths)}")
         name_clips("skipped", skipped)
         name_clips("odd", odd)
     if skipped:
@@ -74,6 +74,6 @@ def finish(results: Sequence[Result], paths: Sequence[Path], as_json: bool, quie
 def name_clips(title: str, clips: Mapping[str, str]) -> None:
     """The first of them with what there is to say, and how many more there are."""
     for name, reason in list(clips.items())[:NAMED]:
-        typer.echo(f"{title}: {name}: {reason}", err=True)
+        say(f"{title}: {name}: {reason}", err=True)
     if len(clips) > NAMED:
-        typer.echo(f"{title}: {len(clips) - NAMED} more, named in the result files", err=True)
+        say(f"{title}: {len(clips) - NAMED} more, named in the result files", err=True)

@@ -10,7 +10,7 @@ import typer
 
 from residual_audio.cli import options
 from residual_audio.cli.groups import Group
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, say
 
 app = typer.Typer(
     cls=Group, help="Look into a store, verify every byte of it, export it.", no_args_is_help=True
@@ -111,4 +111,4 @@ def export(
     if json:
         print_json({"out": str(written)})
     else:
-        typer.echo(f"wrote {written}")
+        say(f"wrote {written}")

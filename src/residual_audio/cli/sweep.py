@@ -8,7 +8,7 @@ import typer
 
 from residual_audio.cli import options
 from residual_audio.cli.inputs import given_run
-from residual_audio.cli.output import print_json, show_table
+from residual_audio.cli.output import print_json, say, show_table
 from residual_audio.cli.terminal import watching
 
 
@@ -47,4 +47,4 @@ def run(
         return
     if not quiet:
         show_table(found.tables[1], list(found.tables[1].columns))
-    typer.echo(f"{len(written)} files in {run / 'tables'}")
+    say(f"{len(written)} files in {run / 'tables'}")

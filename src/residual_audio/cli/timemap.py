@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.output import print_json, print_table
+from residual_audio.cli.output import print_json, print_table, say
 
 
 def run(
@@ -57,6 +57,6 @@ def run(
         title = f"{one['text']}: score {one['score']:.4f}, of it {one['rest']:.4f} without a time"
         print_table(["s", "contribution"], rows, title)
         for name, value in one["strongest"].items():
-            typer.echo(f"{name}: {value:+.4f}")
+            say(f"{name}: {value:+.4f}")
     if written:
-        typer.echo(f"{len(written)} files in {out}")
+        say(f"{len(written)} files in {out}")

@@ -17,8 +17,10 @@ from residual_audio.report.style import (
     stage_legend,
 )
 from residual_audio.table import Table
+from residual_audio.types import FloatArray
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -96,17 +98,27 @@ def block_ablation(tables: Tables) -> Figure:
         scatter.text(0.5, 0.5, "no head entropies", ha="center", transform=scatter.transAxes)
     scatter.set_xlabel("mean spectral entropy of heads")
     scatter.set_ylabel(f"{what} lost")
-    stages = sorted(set(heads["stage"].astype(int).tolist()))
-    boxes = spread.boxplot(
-        [lost[heads["stage"] == s] for s in stages], patch_artist=True, widths=0.6, showfliers=True,
-        flierprops={"markersize": 2},
-    )  # fmt: skip
-    for patch, stage in zip(boxes["boxes"], stages, strict=True):
-        patch.set_facecolor(stage_colour(stage))
-    spread.set_xticks(range(1, len(stages) + 1), [f"s{s}" for s in stages])
-    spread.axhline(0, color="black", linewidth=0.4)
+    _spread_of_heads(spread, heads, lost)
     spread.set_ylabel(f"margin lost, heads ({head_method})")
     return figure
+
+
+def _spread_of_heads(axes: Axes, heads: Table, lost: FloatArray) -> None:
+    """Heads by stage; by block where an encoder has but one stage."""
+    stages = heads["stage"].astype(int)
+    by_block = len(set(stages.tolist())) == 1
+    place = heads["block_index"].astype(int) if by_block else stages
+    groups = sorted(set(place.tolist()))
+    boxes = axes.boxplot(
+        [lost[place == g] for g in groups], patch_artist=True, widths=0.6, showfliers=True,
+        flierprops={"markersize": 2}, medianprops={"color": "black"},
+    )  # fmt: skip
+    for patch, group in zip(boxes["boxes"], groups, strict=True):
+        patch.set_facecolor(stage_colour(stages[place == group][0]))
+    axes.set_xticks(range(1, len(groups) + 1), [f"{'' if by_block else 's'}{g}" for g in groups])
+    axes.set_xlabel("block" if by_block else "stage")
+    axes.tick_params(axis="x", labelsize=6 if by_block else None)
+    axes.axhline(0, color="black", linewidth=0.4)
 
 
 def ablation_predictors(tables: Tables) -> Figure:

@@ -115,6 +115,7 @@ def pooling_shares(tables: Tables) -> Figure:
 def streams(tables: Tables) -> Figure:
     """Dimension of the residual stream, attention output and MLP output of every block."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator
 
     units = tables.need("units", "unit", "kind", "pca_99", "pr", "twonn")
     blocks = units.where(units["kind"] == "blocks")
@@ -125,8 +126,11 @@ def streams(tables: Tables) -> Figure:
     order = list(dict.fromkeys(place))
     x = np.array([order.index(p) for p in place])
     stages = np.array([int(p.split(".")[0][1:]) for p in order])
-    figure, grid = plt.subplots(1, 3, figsize=(PAGE, 2.2))
-    for axes, name in zip(grid, ("pca_99", "pr", "twonn"), strict=True):
+    known = [n for n in ("pca_99", "pr", "twonn") if np.isfinite(blocks[n].astype(float)).any()]
+    if not known:
+        raise MissingTable("no dimension of a block could be told from so few clips")
+    figure, grid = plt.subplots(1, len(known), figsize=(PAGE, 2.4), squeeze=False)
+    for axes, name in zip(grid[0], known, strict=True):
         for i, kind in enumerate(dict.fromkeys(part.tolist())):
             chosen = part == kind
             axes.plot(
@@ -136,6 +140,9 @@ def streams(tables: Tables) -> Figure:
         stage_marks(axes, stages)
         axes.set_title(label(name), loc="left", pad=12)
         axes.set_xlabel("block")
+        axes.set_xlim(-0.5, len(order) - 0.5)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_ylim(bottom=0)
-    grid[0].legend(loc="upper left")
+    lines, names = grid[0, 0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside lower center", ncols=len(names))
     return figure

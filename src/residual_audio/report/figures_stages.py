@@ -171,17 +171,19 @@ def dimension_against_scale(tables: Tables) -> Figure:
 
     heads = tables["heads"]
     orders = [o for o in (1, 2, 4, 8, 16, 32) if f"gride_{o}" in heads]
+    orders = [o for o in orders if np.isfinite(heads[f"gride_{o}"].astype(float)).any()]
     if len(orders) < 2:
-        raise MissingTable("the per-head table has no GRIDE columns")
+        raise MissingTable("the per-head table has no GRIDE columns with numbers")
     figure, axes = plt.subplots(figsize=(COLUMN, 2.3))
     stages = sorted(set(heads["stage"].tolist()))
     for stage in stages:
         part = heads.where(heads["stage"] == stage)
-        columns = [part[f"gride_{o}"].astype(float) for o in orders]
+        columns = {o: part[f"gride_{o}"].astype(float) for o in orders}
+        known = {o: c[np.isfinite(c)] for o, c in columns.items() if np.isfinite(c).any()}
         axes.errorbar(
-            orders,
-            [np.nanmean(c) for c in columns],
-            yerr=[np.nanstd(c) for c in columns],
+            list(known),
+            [c.mean() for c in known.values()],
+            yerr=[c.std() for c in known.values()],
             color=stage_colour(stage),
             marker="o",
             capsize=1.5,

@@ -9,7 +9,6 @@ import resource
 import shutil
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -121,7 +120,7 @@ def _pickles(room: Path) -> Iterator[tuple[str, Change]]:
         Runs(Path.touch, mark),
         Runs(torch.hub.load, "x/y", "z"),
         Runs(__import__, "antigravity"),
-        Runs(getattr, sys, "modules"),
+        Runs(os.remove, str(script)),
         Runs(torch.load, str(mark)),
     ]
     for i, call in enumerate(calls):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -150,6 +151,7 @@ def _contents(out: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(bytes([i]) * 100)
         os.utime(path, (1e9, 1e9))
+    time.sleep(2.5)  # what was changed a moment ago is read again, and not kept
     content_digests(sorted((out / "sounds").iterdir()))
 
 

@@ -174,13 +174,14 @@ def _export(out: Path) -> None:
 def _fold(out: Path) -> None:
     """Gains into the weights of a checkpoint of its own."""
     from residual_audio.models.registry import load_model
-    from residual_audio.reweight.folded_checkpoint import export_folded
+    from residual_audio.reweight.folded_checkpoint import fold_copy, write_folded
 
     torch.set_num_threads(1)
     spectrum = Spectrum(np.zeros(8), np.eye(8), np.ones(8), 9)
     halves = np.full(8, 0.5, np.float32)
     gains = Gains({"s1.b0.h0": halves}, {"s1.b0.h0": spectrum}, path="network")
-    export_folded(load_model(str(out / MODEL), "cpu"), [gains], "native", out / "folded")
+    model = load_model(str(out / MODEL), "cpu")
+    write_folded(fold_copy(model, [gains]), "native", out / "folded")
 
 
 def cached(out: Path) -> Embedded:
