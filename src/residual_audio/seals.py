@@ -91,7 +91,7 @@ def read_sealed_arrays(
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as reason:
         raise error(f"'{path}' cannot be read: {reason}") from reason
-    if header.get("sha256", "") != _arrays_digest(arrays) and header:
+    if "sha256" in header and header["sha256"] != _arrays_digest(arrays):
         raise error(f"'{path}' is damaged: it is not what was written")
     return arrays
 

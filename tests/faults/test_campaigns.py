@@ -20,7 +20,7 @@ from residual_audio.benchmarks.faults.hostile_models import hostile_models
 from residual_audio.benchmarks.faults.hostile_text import hostile_text
 from residual_audio.benchmarks.faults.kills import kill_at_random
 from residual_audio.benchmarks.faults.limits import within_limits
-from residual_audio.benchmarks.faults.outcome import Asked, Campaign
+from residual_audio.benchmarks.faults.outcome import Campaign, CampaignSettings
 from residual_audio.benchmarks.faults.read_back import KINDS
 from residual_audio.benchmarks.faults.same_answer import same_answer
 from residual_audio.benchmarks.faults.works import WORKS, Work
@@ -103,7 +103,7 @@ def test_the_same_answer_to_the_bit() -> None:
 
 
 def test_a_campaign_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
-    asked = Asked(keep=tmp_path)
+    asked = CampaignSettings(keep=tmp_path)
     cases = ["held", "broken", "not reached"]
     first = asked.campaign("floods: one", "nothing is wet")
     first.attempt(lambda: None)
@@ -120,7 +120,7 @@ def test_a_campaign_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     assert kept["command"].endswith("--campaign floods --keep FOLDER")
     assert asked.campaign("floods: one", "nothing is wet").complete
     with pytest.raises(InputError, match="other settings"):
-        Asked(keep=tmp_path, seed=1).campaign("floods: one", "nothing is wet")
+        CampaignSettings(keep=tmp_path, seed=1).campaign("floods: one", "nothing is wet")
 
 
 def test_campaigns_are_chosen_alone_or_as_a_group() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from residual_audio.atlas.attention_maps import AttentionMaps
 from residual_audio.atlas.components import EndWords, HeadComponents
 from residual_audio.atlas.media import Media
 from residual_audio.atlas.numbers import fold_values
 from residual_audio.atlas.packed import bytes_between
+from residual_audio.atlas.shown_attention import AttentionMaps
 from residual_audio.report.run_tables import MissingTable, Tables
 from residual_audio.store import Store
 from residual_audio.table import Table

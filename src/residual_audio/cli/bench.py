@@ -206,10 +206,10 @@ def faults(
     The whole takes hours; --campaign takes one of them, and --keep goes on where it was stopped.
     """
     from residual_audio.benchmarks.faults.campaigns import run_campaigns
-    from residual_audio.benchmarks.faults.outcome import Asked
+    from residual_audio.benchmarks.faults.outcome import CampaignSettings
 
     with watching(json) as progress:
-        found = run_campaigns(campaign or (), Asked(quick, seed, keep, progress))
+        found = run_campaigns(campaign or (), CampaignSettings(quick, seed, keep, progress))
     if json:
         print_json([one.record() for one in found])
     else:

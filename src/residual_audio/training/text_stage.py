@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from residual_audio.files import read_json, write_json
+from residual_audio.files import read_json, write_json, write_text
 from residual_audio.models.text_small import SmallText, SmallTextConfig, load_bpe, train_bpe
 from residual_audio.models.weights import load_strict
 from residual_audio.progress import Progress
@@ -115,7 +115,7 @@ BESIDE_WEIGHTS = ("text.json", "tokenizer.json")
 def save_tower(tower: SmallText, folder: Path) -> None:
     """Tokenizer, config and weights in one folder."""
     write_json(folder / "text.json", tower.config)
-    tower.save_tokenizer(folder)
+    write_text(folder / "tokenizer.json", tower.tokenizer.to_str())
     seal_files(folder / name for name in BESIDE_WEIGHTS if (folder / name).is_file())
     # last: with it the tower counts as finished
     save_tensors(folder / "text.safetensors", tower.state_dict())
@@ -166,10 +166,10 @@ def run_text_stage(
         return load_tower(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "tokenizer.json").is_file():
-        tokenizer = load_bpe(folder / "tokenizer.json")
+        tokenizer = load_bpe(prove_file(folder / "tokenizer.json"))
     else:
         tokenizer = train_bpe(texts, recipe.vocabulary)
-        (folder / "tokenizer.json").write_text(tokenizer.to_str(), encoding="utf-8")
+        seal_files([write_text(folder / "tokenizer.json", tokenizer.to_str())])
     tower = build_tower(recipe, tokenizer, seed)
     if recipe.encoder is None:  # learned together with the audio
         return tower

@@ -17,7 +17,7 @@ import soundfile
 from residual_audio.audio.decode import load_audio
 from residual_audio.benchmarks.faults.children import ended, start
 from residual_audio.benchmarks.faults.hand_made import write_all
-from residual_audio.benchmarks.faults.outcome import STANDARD, Asked, Campaign
+from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
 from residual_audio.errors import ResidualAudioError
 from residual_audio.files import shown
 
@@ -29,7 +29,7 @@ MUTATIONS = 2000
 _BATCH = 50
 
 
-def mutate_sound(asked: Asked = STANDARD, n: int = MUTATIONS) -> list[Campaign]:
+def mutate_sound(asked: CampaignSettings = STANDARD, n: int = MUTATIONS) -> list[Campaign]:
     """So many mutations of small files of each container, and files made by hand."""
     mutated = asked.campaign(
         "sound: mutated",

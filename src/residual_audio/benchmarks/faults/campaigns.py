@@ -13,22 +13,22 @@ from residual_audio.benchmarks.faults.hostile_pages import hostile_pages
 from residual_audio.benchmarks.faults.hostile_text import hostile_text
 from residual_audio.benchmarks.faults.kills import kill_at_random
 from residual_audio.benchmarks.faults.limits import within_limits
-from residual_audio.benchmarks.faults.outcome import STANDARD, Asked, Campaign
-from residual_audio.benchmarks.faults.read_back import KINDS, Kind
+from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
+from residual_audio.benchmarks.faults.read_back import KINDS, FileKind
 from residual_audio.benchmarks.faults.same_answer import nothing_left, same_answer
 from residual_audio.benchmarks.faults.works import WORKS, Work
 from residual_audio.benchmarks.faults.writers import at_once
 from residual_audio.errors import InputError
 
-Run = Callable[[Asked], list[Campaign]]
+Run = Callable[[CampaignSettings], list[Campaign]]
 FEW_KILLS = {"one process": 4, "SIGTERM": 2}
 
 
-def _crash(work: Work, asked: Asked) -> list[Campaign]:
+def _crash(work: Work, asked: CampaignSettings) -> list[Campaign]:
     return crash_everywhere(asked, [work], 3 if asked.quick else None)
 
 
-def _damage(kind: Kind, asked: Asked) -> list[Campaign]:
+def _damage(kind: FileKind, asked: CampaignSettings) -> list[Campaign]:
     flips, cuts = (24, 6) if asked.quick else (FLIPS, CUTS)
     return damage_files(asked, flips, cuts, [kind])
 
@@ -63,6 +63,6 @@ def chosen_campaigns(names: Iterable[str]) -> list[str]:
     return found or list(CAMPAIGNS)
 
 
-def run_campaigns(names: Iterable[str] = (), asked: Asked = STANDARD) -> list[Campaign]:
+def run_campaigns(names: Iterable[str] = (), asked: CampaignSettings = STANDARD) -> list[Campaign]:
     """Those named, or all."""
     return [found for name in chosen_campaigns(names) for found in CAMPAIGNS[name](asked)]

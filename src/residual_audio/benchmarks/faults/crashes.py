@@ -17,7 +17,7 @@ from typing import Any
 
 from residual_audio import files
 from residual_audio.benchmarks.faults.children import in_child
-from residual_audio.benchmarks.faults.outcome import STANDARD, Asked, Campaign
+from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
 from residual_audio.benchmarks.faults.works import WORKS, Work
 from residual_audio.errors import EngineError
 from residual_audio.seals import SUMS
@@ -27,7 +27,7 @@ _CHANGING = ("created_utc", "seconds", "sha256", "seal", "command")
 
 
 def crash_everywhere(
-    asked: Asked = STANDARD, works: Sequence[Work] = WORKS, most: int | None = None
+    asked: CampaignSettings = STANDARD, works: Sequence[Work] = WORKS, most: int | None = None
 ) -> list[Campaign]:
     """One campaign a piece of work; with `most`, only so many moments of each, spread evenly."""
     found = []

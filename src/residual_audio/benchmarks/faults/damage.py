@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from residual_audio.benchmarks.faults.children import in_child
-from residual_audio.benchmarks.faults.outcome import STANDARD, Asked, Campaign
-from residual_audio.benchmarks.faults.read_back import KINDS, Kind
+from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
+from residual_audio.benchmarks.faults.read_back import KINDS, FileKind
 from residual_audio.errors import EngineError, ResidualAudioError
 from residual_audio.seals import SUMS
 
@@ -22,7 +22,10 @@ FLIPS, CUTS = 300, 50
 
 
 def damage_files(
-    asked: Asked = STANDARD, flips: int = FLIPS, cuts: int = CUTS, kinds: Sequence[Kind] = KINDS
+    asked: CampaignSettings = STANDARD,
+    flips: int = FLIPS,
+    cuts: int = CUTS,
+    kinds: Sequence[FileKind] = KINDS,
 ) -> list[Campaign]:
     """So many single-bit flips and truncations over the files of each kind."""
     found = []
@@ -39,7 +42,7 @@ def damage_files(
     return found
 
 
-def _damage(kind: Kind, out: Path, campaign: Campaign, flips: int, cuts: int) -> None:
+def _damage(kind: FileKind, out: Path, campaign: Campaign, flips: int, cuts: int) -> None:
     out.mkdir()
     if in_child(partial(kind.make, out)):
         raise EngineError(f"files of the kind '{kind.name}' could not be made")
@@ -71,7 +74,7 @@ def cut(data: bytes, place: float) -> bytes:
     return data[: int(place * len(data))]
 
 
-def _try(kind: Kind, out: Path, path: Path, change: Any, whole: Any) -> str | None:
+def _try(kind: FileKind, out: Path, path: Path, change: Any, whole: Any) -> str | None:
     data, times = path.read_bytes(), path.stat()
     path.write_bytes(change(data))
     try:
@@ -81,7 +84,7 @@ def _try(kind: Kind, out: Path, path: Path, change: Any, whole: Any) -> str | No
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-def _judge(kind: Kind, out: Path, path: Path, whole: Any) -> str | None:
+def _judge(kind: FileKind, out: Path, path: Path, whole: Any) -> str | None:
     where = f"{path.relative_to(out)} of {kind.name}"
     try:
         found = kind.read(out)

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from residual_audio.benchmarks.faults.children import ended, start
-from residual_audio.benchmarks.faults.outcome import STANDARD, Asked, Campaign
+from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
 from residual_audio.benchmarks.small_model import small_model
 from residual_audio.errors import ResidualAudioError
 from residual_audio.models import native
@@ -44,7 +44,7 @@ class Runs:
         return self.call, self.arguments
 
 
-def hostile_models(asked: Asked = STANDARD, most: int | None = None) -> list[Campaign]:
+def hostile_models(asked: CampaignSettings = STANDARD, most: int | None = None) -> list[Campaign]:
     """Pickles, headers, configs, links: one campaign each, `most` cases of each."""
     promises = {
         "pickles": "nothing in a pickle is executed, and the error says so",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from residual_audio.benchmarks.faults.children import in_child
 from residual_audio.benchmarks.faults.damage import flipped
-from residual_audio.benchmarks.faults.outcome import STANDARD, Asked, Campaign
+from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
 from residual_audio.benchmarks.faults.works import STEPS, settings_of, trained
 from residual_audio.data.base import Dataset
 from residual_audio.errors import EngineError, MissingExtraError
@@ -66,7 +66,7 @@ def hostile(dataset: Dataset) -> Dataset:
     )
 
 
-def hostile_pages(asked: Asked = STANDARD, flips: int = FLIPS) -> list[Campaign]:
+def hostile_pages(asked: CampaignSettings = STANDARD, flips: int = FLIPS) -> list[Campaign]:
     """Every view of page and atlas with hostile names; and pieces of an atlas that were damaged."""
     scripts = asked.campaign("text: pages", "no text from data runs as a script on any view")
     pieces = asked.campaign("damage: atlas", "a damaged piece is said to be one, and is not shown")

@@ -12,7 +12,7 @@ import numpy as np
 import soundfile
 
 from residual_audio.benchmarks.faults.commands import said
-from residual_audio.benchmarks.faults.outcome import STANDARD, Asked, Campaign
+from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import DatasetError, ResidualAudioError
 from residual_audio.files import harmless
@@ -34,7 +34,7 @@ CLIMBING = ("../../x", "/etc/passwd", "..", "a/b", "\0", "", ".hid", "-rf", "a\\
 OUTSIDE = ("../x.wav", "/etc/hostname", "a/../../x.wav", "../../../etc/passwd")
 
 
-def hostile_text(asked: Asked = STANDARD, most: int | None = None) -> list[Campaign]:
+def hostile_text(asked: CampaignSettings = STANDARD, most: int | None = None) -> list[Campaign]:
     """One campaign a place where text ends up; `most` strings of each."""
     kinds = {
         "terminal": ("nothing moves the cursor, sets a title or changes colour", ESCAPES),

@@ -14,7 +14,7 @@ import torch
 
 from residual_audio.benchmarks.faults.children import ended, in_child, start
 from residual_audio.benchmarks.faults.crashes import contents
-from residual_audio.benchmarks.faults.outcome import STANDARD, Asked, Campaign
+from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
 from residual_audio.benchmarks.small_model import small_model
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import EngineError
@@ -28,7 +28,9 @@ _GONE_S = 20.0
 """Workers whose parent is gone end within so many seconds."""
 
 
-def kill_at_random(asked: Asked = STANDARD, kills: dict[str, int] | None = None) -> list[Campaign]:
+def kill_at_random(
+    asked: CampaignSettings = STANDARD, kills: dict[str, int] | None = None
+) -> list[Campaign]:
     """So many kills of each sort, each of an extraction of its own."""
     wanted = KILLS if kills is None else kills
     promise = "the extraction comes to the identical store, and no process stays"

@@ -18,7 +18,7 @@ from pathlib import Path
 from residual_audio import files
 from residual_audio.benchmarks.faults.commands import extract_to, said
 from residual_audio.benchmarks.faults.crashes import contents
-from residual_audio.benchmarks.faults.outcome import STANDARD, Asked, Campaign
+from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
 from residual_audio.errors import EngineError
 from residual_audio.files import cache_dir
 
@@ -27,7 +27,7 @@ DESCRIPTORS = 64
 LARGEST_FILE = 20_000
 
 
-def within_limits(asked: Asked = STANDARD, most: int | None = None) -> list[Campaign]:
+def within_limits(asked: CampaignSettings = STANDARD, most: int | None = None) -> list[Campaign]:
     """One campaign a limit; with `most`, the disk is full at only so many writes."""
     promise = "one sentence and exit 1 at most; the next start comes to the identical files"
     found = {name: asked.campaign(f"limits: {name}", promise) for name in LIMITS}

@@ -24,7 +24,7 @@ _BETWEEN_S = 5.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class CampaignSettings:
     """How campaigns are run, whatever they do."""
 
     quick: bool = False
@@ -61,7 +61,7 @@ class Campaign:
     """The first cases in which the promise did not hold."""
     complete: bool = False
     seconds: float = 0.0
-    asked: Asked = field(default_factory=Asked, repr=False)
+    asked: CampaignSettings = field(default_factory=CampaignSettings, repr=False)
     _at: int = 0
     _saved: float = 0.0
 
@@ -117,4 +117,4 @@ def _without_private(items: list[tuple[str, Any]]) -> dict[str, Any]:
     return {key: value for key, value in items if key != "asked" and not key.startswith("_")}
 
 
-STANDARD = Asked()
+STANDARD = CampaignSettings()

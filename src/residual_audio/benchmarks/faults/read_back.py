@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from residual_audio.benchmarks.faults import works
+from residual_audio.errors import StoreError
 from residual_audio.files import read_json_object
 from residual_audio.models import native
 from residual_audio.seals import prove_document
@@ -21,7 +22,7 @@ from residual_audio.types import Gains, Result, Score, Spectrum
 
 
 @dataclass(frozen=True)
-class Kind:
+class FileKind:
     """Files of one kind below a folder."""
 
     name: str
@@ -122,19 +123,18 @@ def _training(out: Path) -> None:
 
 def _read_training(out: Path) -> Any:
     """What the next start reads, by starting."""
-    from residual_audio.training.text_stage import has_tower, load_tower
+    from residual_audio.models.text_small import load_bpe
+    from residual_audio.seals import prove_file
     from residual_audio.training.training_state import FILE, identity_of, load_tensors
 
     found: list[Any] = []
-    for path in sorted((out / "training").rglob("*.safetensors")):
+    folder = out / "training"
+    for path in (*folder.glob("audio/*.safetensors"), *folder.glob("cache/*.safetensors")):
         if path.name == FILE:
             found.append(identity_of(path.parent))
         found.append([(k, _bytes(v.numpy())) for k, v in load_tensors(path).items()])
-        if has_tower(path.parent):
-            tower = load_tower(path.parent)
-            found.append([_bytes(v.numpy()) for v in tower.state_dict().values()])
-            found.append(_bytes(tower.tokenize(["a dog barks", "rain"])["input_ids"].numpy()))
-    return found
+    tokenizer = load_bpe(prove_file(folder / "text" / "tokenizer.json", StoreError))
+    return [*found, tokenizer.to_str()]
 
 
 def _read_cache(out: Path) -> Any:
@@ -168,17 +168,17 @@ def _bytes(values: Any) -> tuple[str, tuple[int, ...], bytes]:
 
 
 KINDS = (
-    Kind("store", works.extract_small, _read_store, ("store/*",)),
-    Kind("gains", _gains, _read_gains, ("*.safetensors",)),  # the card is for people
-    Kind("model", _model, _read_model),
-    Kind("results", _result, _read_result),
-    Kind("tables", partial(works.run_until, "reweight"), _read_tables,
+    FileKind("store", works.extract_small, _read_store, ("store/*",)),
+    FileKind("gains", _gains, _read_gains, ("*.safetensors",)),  # the card is for people
+    FileKind("model", _model, _read_model),
+    FileKind("results", _result, _read_result),
+    FileKind("tables", partial(works.run_until, "reweight"), _read_tables,
          ("tables/*.csv", "tables/*.parquet", "tables/*.json", "tables/SHA256SUMS")),
-    Kind("run", works.run_and_record, _read_run, ("run.json", "steps.json", "previews/*")),
-    Kind("atlas data", partial(works.run_until, "report"), _read_media, ("atlas-data/**/*",)),
-    Kind("training", _training, _read_training,
-         ("training/**/*.safetensors", "training/**/checkpoint.json", "training/**/text.json",
-          "training/**/tokenizer.json")),
-    Kind("cache", works.cached_model, _read_cache, ("cache/embeddings/**/*",)),
-    Kind("digests of data", _contents, _read_contents, ("cache/**/*.json",)),
+    FileKind("run", works.run_and_record, _read_run, ("run.json", "steps.json", "previews/*")),
+    FileKind("atlas data", partial(works.run_until, "report"), _read_media, ("atlas-data/**/*",)),
+    FileKind("training", _training, _read_training,
+         ("training/audio/checkpoint.*", "training/cache/*.safetensors",
+          "training/text/tokenizer.json")),
+    FileKind("cache", works.cached_model, _read_cache, ("cache/embeddings/**/*",)),
+    FileKind("digests of data", _contents, _read_contents, ("cache/**/*.json",)),
 )  # fmt: skip

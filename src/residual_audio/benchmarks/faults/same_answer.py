@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from residual_audio.benchmarks.faults.outcome import STANDARD, Asked, Campaign
+from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
 from residual_audio.progress import SILENT, Progress
 from residual_audio.surface.model import Model, load_model
 
@@ -42,7 +42,7 @@ def _embed(**options: Any) -> Vectors:
     return _model().embed_audio(_clips(), sample_rate=RATE_HZ, **options)
 
 
-def same_answer(asked: Asked = STANDARD) -> list[Campaign]:
+def same_answer(asked: CampaignSettings = STANDARD) -> list[Campaign]:
     """Bit for bit at one batch size; to 1e-6 over batch sizes and numbers of threads."""
     exact = asked.campaign("same answer: to the bit", "runs, order, threads, processes, modes")
     close = asked.campaign("same answer: to 1e-6", "batch sizes 1 to 16, numbers of threads")
@@ -245,7 +245,7 @@ MOST_LEFT_MB = 8.0
 """Allocators keep some; a leak of one clip's samples a call would be 60."""
 
 
-def nothing_left(asked: Asked = STANDARD, embeddings: int = 1000) -> list[Campaign]:
+def nothing_left(asked: CampaignSettings = STANDARD, embeddings: int = 1000) -> list[Campaign]:
     """Descriptors, threads, memory after so many embeddings; one case each."""
     campaign = asked.campaign("same answer: nothing left", "no handle, thread or memory stays")
     if campaign.complete:

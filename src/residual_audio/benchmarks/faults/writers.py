@@ -15,7 +15,7 @@ from pathlib import Path
 from residual_audio.benchmarks.faults.children import ended, in_child, start
 from residual_audio.benchmarks.faults.commands import begin, end_of, extract_to, said
 from residual_audio.benchmarks.faults.crashes import contents
-from residual_audio.benchmarks.faults.outcome import STANDARD, Asked, Campaign
+from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
 from residual_audio.benchmarks.faults.works import train_small
 from residual_audio.errors import EngineError
 from residual_audio.results import slug
@@ -25,14 +25,14 @@ ROUNDS = 16
 
 
 @dataclass(frozen=True)
-class Ground:
+class Undisturbed:
     """What undisturbed work writes."""
 
     store: dict[str, str]
     training: dict[str, str]
 
 
-def at_once(asked: Asked = STANDARD, rounds: int = ROUNDS) -> list[Campaign]:
+def at_once(asked: CampaignSettings = STANDARD, rounds: int = ROUNDS) -> list[Campaign]:
     """So many rounds of two writers on one store, one cache and one training run, of SIGTERM, and
     of locks that nobody holds or that the file system does not have."""
     found = [asked.campaign(f"writers: {name}", promise) for name, (promise, _) in CASES.items()]
@@ -47,7 +47,7 @@ def at_once(asked: Asked = STANDARD, rounds: int = ROUNDS) -> list[Campaign]:
         seconds = time.monotonic() - begun
         if in_child(partial(train_small, room / "trained")):
             raise EngineError("the undisturbed training failed")
-        ground = Ground(contents(room / "whole"), contents(room / "trained"))
+        ground = Undisturbed(contents(room / "whole"), contents(room / "trained"))
         asked.progress.step("writers", len(found) * rounds, "rounds")
         for i in range(rounds):
             after_s = draw.uniform(0, seconds)
@@ -58,7 +58,7 @@ def at_once(asked: Asked = STANDARD, rounds: int = ROUNDS) -> list[Campaign]:
     return [campaign.end() for campaign in found]
 
 
-def _two_extractions(out: Path, ground: Ground, after_s: float) -> str | None:
+def _two_extractions(out: Path, ground: Undisturbed, after_s: float) -> str | None:
     notes = [out.with_suffix(f".{i}") for i in (0, 1)]
     children = [begin(extract_to(out), note) for note in notes]
     ends = [end_of(child, note) for child, note in zip(children, notes, strict=True)]
@@ -71,7 +71,7 @@ def _two_extractions(out: Path, ground: Ground, after_s: float) -> str | None:
     return None if contents(out) == ground.store else "other files than those of one writer"
 
 
-def _two_evaluations(room: Path, ground: Ground, after_s: float) -> str | None:
+def _two_evaluations(room: Path, ground: Undisturbed, after_s: float) -> str | None:
     room.mkdir()
     texts = []
     notes = [room / f"said-{i}" for i in (0, 1)]
@@ -95,7 +95,7 @@ def _cache_in(folder: Path) -> None:
     os.environ["RESIDUAL_AUDIO_CACHE"] = str(folder)
 
 
-def _terminated(out: Path, ground: Ground, after_s: float) -> str | None:
+def _terminated(out: Path, ground: Undisturbed, after_s: float) -> str | None:
     note = out.with_suffix(".said")
     child = begin(extract_to(out), note)
     time.sleep(after_s)
@@ -109,7 +109,7 @@ def _terminated(out: Path, ground: Ground, after_s: float) -> str | None:
     return None if contents(out) == ground.store else "other files than undisturbed"
 
 
-def _two_trainings(out: Path, ground: Ground, after_s: float) -> str | None:
+def _two_trainings(out: Path, ground: Undisturbed, after_s: float) -> str | None:
     out.mkdir()
     children = [start(partial(train_small, out)) for _ in range(2)]
     codes = [ended(child) for child in children]
@@ -118,7 +118,7 @@ def _two_trainings(out: Path, ground: Ground, after_s: float) -> str | None:
     return None if contents(out) == ground.training else "other files than those of one"
 
 
-def _lock_left(out: Path, ground: Ground, after_s: float) -> str | None:
+def _lock_left(out: Path, ground: Undisturbed, after_s: float) -> str | None:
     """By a process that died: killed while it holds the folder."""
     note = out.with_suffix(".said")
     child = begin(extract_to(out), note)
@@ -132,7 +132,7 @@ def _lock_left(out: Path, ground: Ground, after_s: float) -> str | None:
     return trouble or (None if contents(out) == ground.store else "other files than undisturbed")
 
 
-def _no_locks(out: Path, ground: Ground, after_s: float) -> str | None:
+def _no_locks(out: Path, ground: Undisturbed, after_s: float) -> str | None:
     """A file system that cannot lock is not taken for another process."""
     note = out.with_suffix(".said")
     trouble = said(extract_to(out), note, _locks_fail).trouble((0,))
@@ -150,7 +150,7 @@ def _locks_fail() -> None:
     fcntl.lockf = flock  # type: ignore[assignment]
 
 
-Case = Callable[[Path, Ground, float], str | None]
+Case = Callable[[Path, Undisturbed, float], str | None]
 CASES: dict[str, tuple[str, Case]] = {
     "one store": ("one writes, the other is told in one sentence", _two_extractions),
     "one cache": ("two at once keep the same embeddings", _two_evaluations),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from residual_audio.atlas.attention_maps import MOST_PATCHES, grouped, put_together
+from residual_audio.atlas.shown_attention import MOST_PATCHES, grouped, put_together
 
 
 def maps_of(n: int) -> np.ndarray:
