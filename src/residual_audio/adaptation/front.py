@@ -24,7 +24,7 @@ from residual_audio.metrics.classification import true_rank
 from residual_audio.progress import SILENT, Progress
 from residual_audio.reweight.edit_size import edit_size
 from residual_audio.reweight.gains import blend
-from residual_audio.reweight.keep_in_place import STRENGTHS, held_in, joined_form
+from residual_audio.reweight.keep_in_place import STRENGTHS, held_in
 from residual_audio.reweight.path import DEFAULT_STRENGTH, StrengthPath
 from residual_audio.reweight.terms import apply_direct
 from residual_audio.types import Gains
@@ -66,11 +66,11 @@ def held(keep: Sequence[str]) -> FrontFamily:
         terms, lesson = method.terms(problem, split), lesson_of(problem, split)
         loss = lesson.loss(terms, problem.head, split.train)
         here = held_in(references_of(keep, problem), terms, problem.head)
-        form = joined_form(here, "answers", [one.reference.fit for one in here])
+        anchors = [one.anchor(one.reference.fit, "answers") for one in here]
         path: StrengthPath | None = None
         out = {}
         for hold in STRENGTHS:
-            path = StrengthPath(loss.holding(hold * form), method.regularity, path)
+            path = StrengthPath(loss.holding(anchors, hold), method.regularity, path)
             x = path.at(FRONT_STRENGTH).x
             out[hold] = terms.gains(torch.from_numpy(1.0 + x).float(), problem.about)
         return out

@@ -16,7 +16,8 @@ from residual_audio.reweight.terms import terms_of
 from residual_audio.store import open_store
 from residual_audio.types import Gains
 
-HELD_OUT = 1 / 3
+HELD_OUT = 1 / 2
+"""What is lost has to be known as well as what is held."""
 
 
 @lru_cache(maxsize=8)

@@ -176,7 +176,7 @@ def fit(
     agree: Annotated[
         float,
         typer.Option("--agree", help="Cosine that edits of two parts of the clips are to have."),
-    ] = 0.93,
+    ] = 0.9,
     unbounded: Annotated[
         bool, typer.Option("--unbounded", help="No bounds, ridge: a classifier in the heads.")
     ] = False,

@@ -44,7 +44,7 @@ class Regularity:
     rule: Literal["one-standard-error", "best"] = "one-standard-error"
     refit: float = 0.3
     """The ridge of chosen gains, as a share of their root mean square slope at 1."""
-    agreement: float = 0.93
+    agreement: float = 0.9
     """The cosine that edits of two parts of the clips are to have: weaker ridges fit more and agree
     less. 0: `refit` is taken as it is."""
 

@@ -74,7 +74,7 @@ class ResiDual:
     """The least and the largest gain."""
     penalty: Kind = "group"
     """group: units stay at 1; lasso: single gains do; ridge: all move. Direct path only."""
-    agreement: float = 0.93
+    agreement: float = 0.9
     """Chosen gains are held so that edits of two parts of the clips have this cosine; 0: no such
     demand. Direct path only."""
     unbounded: bool = False
