@@ -12,8 +12,10 @@ from small_run import small_dataset, small_model
 
 from residual_audio.adaptation.adapted import WHOLE, AdaptSettings, adapt
 from residual_audio.adaptation.divisions import folds_of
-from residual_audio.adaptation.front import FrontFamily, front
+from residual_audio.adaptation.front import front
+from residual_audio.adaptation.front_edits import FrontFamily, edit_of_gains
 from residual_audio.adaptation.problem import problem_of
+from residual_audio.adaptation.references import elsewhere
 from residual_audio.analysis.analysis import Options, analyse
 from residual_audio.data.base import Dataset
 from residual_audio.pipeline import work
@@ -66,9 +68,10 @@ def _fit(at: Workshop) -> None:
     problem = problem_of(at.store)
     family = FrontFamily(
         "blend of the gains",
-        lambda _, split: {a: blend(found.gains[split.name], a) for a in HALVES},
+        lambda _, split: {a: edit_of_gains(blend(found.gains[split.name], a)) for a in HALVES},
     )
-    points = front(problem, folds_of(problem.clips, 2, 0), keep, among=[family])
+    places = elsewhere(keep, problem)
+    points = front(problem, folds_of(problem.clips, 2, 0), places, among=[family])
     write_tables(at.out, [from_rows("front", points, "front")])
 
 

@@ -1,40 +1,32 @@
 """The front: what is gained here, against what is lost elsewhere, against the size of the edit.
 
 Every family of edits is followed from nothing to all of it, on grouped folds: by the strength with
-which references are held in place, by the largest gain, and by blending finished gains with the
-identity. Nothing is chosen: all points are shown.
+which references are held in place, by the largest gain, and by blending finished gains, maps and
+updates with the identity. Nothing is chosen: all points are shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TypedDict
 
 import numpy as np
 import torch
 
 from residual_audio.adaptation.divisions import Division, Split, splits_of
-from residual_audio.adaptation.methods.in_encoder import lesson_of
-from residual_audio.adaptation.methods.residual import ResiDual
+from residual_audio.adaptation.front_edits import FrontEdit, FrontFamily, families
+from residual_audio.adaptation.methods.choice import unit_length
 from residual_audio.adaptation.problem import Problem
-from residual_audio.adaptation.references import reference_costs, references_of
+from residual_audio.adaptation.references import Elsewhere
 from residual_audio.data.splits import Folds
 from residual_audio.metrics.classification import true_rank
 from residual_audio.progress import SILENT, Progress
-from residual_audio.reweight.edit_size import edit_size
-from residual_audio.reweight.gains import blend
-from residual_audio.reweight.keep_in_place import STRENGTHS, held_in
-from residual_audio.reweight.path import DEFAULT_STRENGTH, StrengthPath
-from residual_audio.reweight.terms import apply_direct
-from residual_audio.types import Gains
-
-BLENDS = (0.1, 0.25, 0.5, 0.75, 1.0)
-LARGEST = (1.5, 2.0, 4.0, 8.0, 16.0)
+from residual_audio.reweight.keep_in_place import Cost, cost_of
+from residual_audio.types import FloatArray
 
 
 class FrontPoint(TypedDict):
-    """One edit: means over folds."""
+    """One edit: means over folds. What has no gains has neither energy, distance nor units."""
 
     family: str
     setting: float
@@ -44,124 +36,78 @@ class FrontPoint(TypedDict):
     lost: float
     """Accuracy lost on held-out reference clips."""
     lost_error: float
+    shift: float
+    """How far the tested clips' embeddings go: mean of 1 − cosine."""
     energy: float
     distance: float
     units_moved: float
     n: int
 
 
-@dataclass(frozen=True)
-class FrontFamily:
-    """Edits that one number leads through."""
-
-    name: str
-    edits: Callable[[Problem, Split], dict[float, Gains]]
-
-
-def held(keep: Sequence[str]) -> FrontFamily:
-    """Unbounded gains, the references held more and more loosely."""
-
-    def edits(problem: Problem, split: Split) -> dict[float, Gains]:
-        method = ResiDual(unbounded=True)
-        terms, lesson = method.terms(problem, split), lesson_of(problem, split)
-        loss = lesson.loss(terms, problem.head, split.train)
-        here = held_in(references_of(keep, problem), terms, problem.head)
-        anchors = [one.anchor(one.reference.fit, "answers") for one in here]
-        path: StrengthPath | None = None
-        out = {}
-        for hold in STRENGTHS:
-            path = StrengthPath(loss.holding(anchors, hold), method.regularity, path)
-            x = path.at(FRONT_STRENGTH).x
-            out[hold] = terms.gains(torch.from_numpy(1.0 + x).float(), problem.about)
-        return out
-
-    return FrontFamily("references held", edits)
-
-
-FRONT_STRENGTH = 1e-2
-"""Of the ridge under the hold, as a share of the one that lets nothing move."""
-
-
-def bounded() -> FrontFamily:
-    """Few gains within wider and wider bounds."""
-
-    def edits(problem: Problem, split: Split) -> dict[float, Gains]:
-        out = {}
-        for largest in LARGEST:
-            method = ResiDual(bounds=(0.0, largest))
-            terms = method.terms(problem, split)
-            loss = lesson_of(problem, split).loss(terms, problem.head, split.train)
-            x = StrengthPath(loss, method.regularity).at(DEFAULT_STRENGTH["group"]).x
-            values = torch.from_numpy(1.0 + x).float().clamp(0.0, largest)
-            out[largest] = terms.gains(values, problem.about)
-        return out
-
-    return FrontFamily("largest gain", edits)
-
-
-def blended(name: str, method: ResiDual) -> FrontFamily:
-    """Finished gains between the identity and all of them."""
-
-    def edits(problem: Problem, split: Split) -> dict[float, Gains]:
-        gains = method.fit(problem, split).gains
-        assert gains is not None
-        return {amount: blend(gains, amount) for amount in BLENDS}
-
-    return FrontFamily(f"blend of {name}", edits)
-
-
-def families(keep: Sequence[str]) -> list[FrontFamily]:
-    """What the front shows."""
-    return [
-        held(keep),
-        bounded(),
-        blended("unbounded", ResiDual(unbounded=True)),
-        blended("learned axes", ResiDual(axes="learned")),
-    ]
-
-
 def front(
     problem: Problem,
     folds: Folds,
-    keep: Sequence[str],
+    elsewhere: Sequence[Elsewhere],
     *,
     how: Division | None = None,
     among: Sequence[FrontFamily] | None = None,
     progress: Progress = SILENT,
 ) -> list[FrontPoint]:
-    """Every point of every family, scored on the test parts and on held-out reference clips."""
-    references = references_of(keep, problem)
+    """Every point of every family, scored on the test parts and on held-out reference clips.
+
+    Families that run the encoder are among them where the problem and the references have it.
+    """
+    network = all(p.streams is not None for p in (problem, *(one.problem for one in elsewhere)))
+    chosen = families([one.run for one in elsewhere], network) if among is None else among
     found: dict[tuple[str, float], list[FrontPoint]] = {}
     for split in splits_of(problem, folds, how):
-        chosen = families(keep) if among is None else among
         progress.step(f"fold {split.name}", len(chosen), "families")
-        before = _top1(problem, split, problem.joint[split.test])
         for family in chosen:
-            for setting, gains in family.edits(problem, split).items():
-                with torch.no_grad():
-                    latent = torch.from_numpy(apply_direct(problem.direct, gains)[split.test])
-                    after = _top1(problem, split, problem.from_latent(latent).numpy())
-                costs = reference_costs(gains, references, problem, held_out=True)
-                size = edit_size(gains)
-                point: FrontPoint = {
-                    "family": family.name,
-                    "setting": setting,
-                    "top1": after,
-                    "zero_shot": before,
-                    "lost": float(np.mean([cost.lost for cost in costs])),
-                    "lost_error": float(np.mean([cost.error for cost in costs])),
-                    "energy": size["energy"],
-                    "distance": size["distance"],
-                    "units_moved": float(size["units_moved"]),
-                    "n": len(split.test),
-                }
+            for setting, edit in family.edits(problem, split).items():
+                point = _point(problem, split, elsewhere, family.name, setting, edit)
                 found.setdefault((family.name, setting), []).append(point)
             progress.advance()
         problem.forget()
     return [_mean(points) for points in found.values()]
 
 
-def _top1(problem: Problem, split: Split, joint: np.ndarray) -> float:
+def _point(
+    problem: Problem,
+    split: Split,
+    elsewhere: Sequence[Elsewhere],
+    family: str,
+    setting: float,
+    edit: FrontEdit,
+) -> FrontPoint:
+    before, after = problem.joint[split.test], edit.embed(problem, split.test)
+    costs = [_cost(one, edit) for one in elsewhere]
+    return {
+        "family": family,
+        "setting": setting,
+        "top1": _top1(problem, split, after),
+        "zero_shot": _top1(problem, split, before),
+        "lost": float(np.mean([cost.lost for cost in costs])),
+        "lost_error": float(np.mean([cost.error for cost in costs])),
+        "shift": float((1.0 - (unit_length(before) * unit_length(after)).sum(1)).mean()),
+        "energy": edit.energy,
+        "distance": edit.distance,
+        "units_moved": edit.units_moved,
+        "n": len(split.test),
+    }
+
+
+def _cost(one: Elsewhere, edit: FrontEdit) -> Cost:
+    """What an edit loses on held-out clips of a reference."""
+    there, rows = one.problem, one.held_out
+    joints = (
+        torch.from_numpy(there.joint[rows]),
+        torch.as_tensor(edit.embed(there, rows), dtype=torch.float32),
+    )
+    groups = [there.groups[int(i)] for i in rows]
+    return cost_of(one.name, there.judge.at(rows), lambda joint: joint, joints, groups)
+
+
+def _top1(problem: Problem, split: Split, joint: FloatArray) -> float:
     rank = true_rank(problem.scores(joint), problem.codes[split.test])
     return float((rank == 1).mean())
 
@@ -181,6 +127,7 @@ def _mean(points: Sequence[FrontPoint]) -> FrontPoint:
         "zero_shot": mean([p["zero_shot"] for p in points]),
         "lost": mean([p["lost"] for p in points]),
         "lost_error": mean([p["lost_error"] for p in points]),
+        "shift": mean([p["shift"] for p in points]),
         "energy": mean([p["energy"] for p in points]),
         "distance": mean([p["distance"] for p in points]),
         "units_moved": mean([p["units_moved"] for p in points]),

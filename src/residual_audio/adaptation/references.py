@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -20,31 +21,54 @@ HELD_OUT = 1 / 2
 """What is lost has to be known as well as what is held."""
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """Clips of another run of the same model, as a problem of their own."""
+
+    run: str
+    """As it was asked for: `RUN`, or folds of it (`RUN#1,2,3`)."""
+    name: str
+    problem: Problem
+    fit: np.ndarray
+    held_out: np.ndarray
+    """Whole groups, on which a loss is measured."""
+
+
 @lru_cache(maxsize=8)
-def reference_of(run: str) -> tuple[Reference, str | None]:
-    """The clips of `RUN`, or of folds of it (`RUN#1,2,3`), and the fingerprint of its model."""
+def elsewhere_of(run: str) -> Elsewhere:
+    """The clips of `RUN`, or of folds of it (`RUN#1,2,3`)."""
     path, _, folds = run.partition("#")
     store = open_store(path)
-    rows = rows_of(store, folds.split(",") if folds else None)
-    problem = problem_of(store, rows)
+    problem = problem_of(store, rows_of(store, folds.split(",") if folds else None))
     held = grouped_split(problem.clips, HELD_OUT)
     everyone = np.arange(len(problem))
     name = problem.about["dataset"]["name"] + (f" {folds}" if folds else "")
-    reference = Reference(
-        name, problem.direct, problem.judge, everyone[~held], everyone[held], problem.groups
-    )
-    return reference, problem.about["model"].get("sha256")
+    return Elsewhere(run, name, problem, everyone[~held], everyone[held])
+
+
+def elsewhere(runs: Sequence[str], problem: Problem) -> list[Elsewhere]:
+    """Reference runs for a problem; a run of another model is refused."""
+    found = [elsewhere_of(str(run)) for run in runs]
+    for one in found:
+        model = one.problem.about["model"].get("sha256")
+        if model != problem.about["model"].get("sha256"):
+            raise InputError(f"'{one.run}' is a run of another model than the one that is adapted")
+    return found
 
 
 def references_of(runs: Sequence[str], problem: Problem) -> tuple[Reference, ...]:
-    """References for a problem; a run of another model is refused."""
-    found = []
-    for run in runs:
-        reference, model = reference_of(str(run))
-        if model != problem.about["model"].get("sha256"):
-            raise InputError(f"'{run}' is a run of another model than the one that is adapted")
-        found.append(reference)
-    return tuple(found)
+    """The same as what gains on the direct path can be held by."""
+    return tuple(
+        Reference(
+            one.name,
+            one.problem.direct,
+            one.problem.judge,
+            one.fit,
+            one.held_out,
+            one.problem.groups,
+        )
+        for one in elsewhere(runs, problem)
+    )
 
 
 def reference_costs(

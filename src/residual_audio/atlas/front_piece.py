@@ -14,12 +14,12 @@ class FrontLine(TypedDict):
 
     family: str
     points: list[list[float]]
-    """[setting, gained here, lost elsewhere, its standard error, energy of the edit]"""
+    """[setting, gained here, lost elsewhere, its standard error, how far embeddings move]"""
 
 
 def front_piece(tables: Tables) -> list[FrontLine] | None:
     """`tables/front.csv`, as `residual-audio reweight front` leaves it."""
-    needed = ("family", "setting", "top1", "zero_shot", "lost", "lost_error", "energy")
+    needed = ("family", "setting", "top1", "zero_shot", "lost", "lost_error", "shift")
     try:
         table = tables.need("front", *needed)
     except MissingTable:
@@ -28,7 +28,7 @@ def front_piece(tables: Tables) -> list[FrontLine] | None:
     lines: dict[str, list[list[float]]] = {}
     for row in rows:
         point = [row["setting"], row["top1"] - row["zero_shot"]]
-        point += [row["lost"], row["lost_error"], row["energy"]]
+        point += [row["lost"], row["lost_error"], row["shift"]]
         if np.isfinite(point).all():
             lines.setdefault(str(row["family"]), []).append([round(float(v), 6) for v in point])
     found: list[FrontLine] = [{"family": k, "points": v} for k, v in lines.items()]

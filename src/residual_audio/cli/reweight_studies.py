@@ -27,22 +27,30 @@ def front(
     only: Annotated[
         list[str] | None, typer.Option("--only", help="Only this fold, by name; repeatable.")
     ] = None,
+    network: Annotated[
+        bool, typer.Option("--network", help="Also what runs the encoder: gains in it, and LoRA.")
+    ] = False,
+    model: options.ModelOfStore = None,
+    root: options.Root = None,
+    data_option: options.DataOption = None,
+    device: options.Device = "auto",
     seed: options.Seed = 0,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """What is gained here against what is lost elsewhere, against the size of the edit.
 
-    Followed along the strength that holds the references, the largest gain, and blends with the
-    identity: RUN/tables/front.csv and RUN/figures/front.
+    Followed along the strength that holds the references, the largest gain, and blends of gains, of
+    a linear map to the class texts and (`--network`) of LoRA with the identity:
+    RUN/tables/front.csv and RUN/figures/front.
     """
     from residual_audio.report.figures import draw_all
     from residual_audio.report.write import write_tables
     from residual_audio.surface.gain_studies import Studied, gain_front
 
     with watching(quiet or json) as progress:
-        studied = Studied(run, fold, folds, seed)
-        table = gain_front(studied, keep, only=only or (), progress=progress)
+        studied = Studied(given_run(run, root, data_option), fold, folds, seed, model, device)
+        table = gain_front(studied, keep, network=network, only=only or (), progress=progress)
     written = [*write_tables(run, [table]), *draw_all(run, {"front"})]
     if json:
         print_json(list(table.rows()))

@@ -207,17 +207,17 @@ def _place(column: Column) -> Column:
 
 
 def front(tables: Tables) -> Figure:
-    """Top-1 here against accuracy lost on references, and against the energy of the edit."""
+    """Top-1 here against accuracy lost on references, and against how far embeddings move."""
     import matplotlib.pyplot as plt
 
-    table = tables.need("front", "family", "setting", "top1", "lost", "energy")
+    table = tables.need("front", "family", "setting", "top1", "lost", "shift")
     figure, panels = plt.subplots(1, 2, figsize=(PAGE, 0.42 * PAGE), sharey=True)
     names = list(dict.fromkeys(str(name) for name in table["family"]))
     for i, name in enumerate(names):
         part = table.where(np.array([str(f) == name for f in table["family"]]))
         top1 = 100 * part["top1"].astype(float)
         for panel, x in zip(
-            panels, (100 * part["lost"].astype(float), part["energy"].astype(float)), strict=True
+            panels, (100 * part["lost"].astype(float), part["shift"].astype(float)), strict=True
         ):
             panel.plot(x, top1, marker="o", markersize=3, color=series_colour(i), label=name)
     base = 100 * float(np.mean(table["zero_shot"].astype(float)))
@@ -225,7 +225,7 @@ def front(tables: Tables) -> Figure:
         panel.axhline(base, color=NEUTRAL, linewidth=0.6, linestyle=":")
     panels[1].set_xscale("log")
     panels[0].set_xlabel("accuracy lost on references (points)")
-    panels[1].set_xlabel("energy of the edit")
+    panels[1].set_xlabel("embeddings moved here (1 − cosine)")
     panels[0].set_ylabel("top-1 here (%)")
     panels[0].legend(fontsize=6)
     return figure

@@ -20,7 +20,7 @@ from residual_audio.reweight.holding import Anchor, Hold
 from residual_audio.reweight.terms import DirectTerms, direct_terms
 from residual_audio.types import FloatArray
 
-STRENGTHS = (100.0, 30.0, 10.0, 5.0, 2.5, 1.2, 0.6, 0.3, 0.15)
+STRENGTHS = (300.0, 100.0, 50.0, 30.0, 20.0, 12.0, 7.0, 4.0, 2.0, 1.0, 0.5)
 """In units of the loss: nats for each unit of KL divergence or of half a squared distance."""
 MANY = 600
 """Clips of a reference that are held, evenly taken; more would cost time and hold hardly better."""

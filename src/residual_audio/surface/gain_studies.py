@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,11 +13,13 @@ from residual_audio.adaptation.divisions import Division, folds_of
 from residual_audio.adaptation.front import front
 from residual_audio.adaptation.methods.rule import Rule, rule_gains
 from residual_audio.adaptation.problem import Problem, problem_of
+from residual_audio.adaptation.references import Elsewhere, elsewhere
 from residual_audio.adaptation.search import Searched, sweep
 from residual_audio.adaptation.smaller import leave_early, retain_and_prune
 from residual_audio.adaptation.transfer import Transferred, transfer
 from residual_audio.direct.contributions import Contributions
 from residual_audio.progress import SILENT, Progress
+from residual_audio.reweight.cached import Streams
 from residual_audio.reweight.sliders import Sliders, gains_of_sliders
 from residual_audio.surface.given import GainsLike, ModelLike, given_gains
 from residual_audio.surface.runs import Folds, RunLike, fold_names, given_run
@@ -50,16 +52,29 @@ def gain_front(
     studied: Studied,
     keep: Sequence[str],
     *,
+    network: bool = False,
     only: Sequence[str] = (),
     progress: Progress = SILENT,
 ) -> Table:
     """What is gained here against what is lost on the references `keep` (runs, or folds of one:
-    `RUN#1,2`), against the size of the edit."""
-    problem = studied.problem()
+    `RUN#1,2`), against the size of the edit. `network`: also edits that run the encoder."""
+    problem = studied.problem(network, progress)
+    places = elsewhere(keep, problem)
+    if network:
+        places = [_heard_again(one, studied, progress) for one in places]
     division = folds_of(problem.clips, studied.n_folds, studied.seed)
     how = Division(seed=studied.seed, only=tuple(only))
-    points = front(problem, division, keep, how=how, progress=progress)
+    points = front(problem, division, places, how=how, progress=progress)
     return from_rows("front", points, "Gained here, lost on references, size of the edit")
+
+
+def _heard_again(one: Elsewhere, studied: Studied, progress: Progress) -> Elsewhere:
+    """A reference with its clips ready to be run through the model."""
+    path, _, folds = one.run.partition("#")
+    given = given_run(path)
+    rows = given.rows(folds.split(",") if folds else None)
+    passes = given.passes(studied.model, rows, progress, studied.device)
+    return replace(one, problem=replace(one.problem, streams=Streams(passes)))
 
 
 def how_little(studied: Studied, progress: Progress = SILENT) -> list[Table]:

@@ -10,14 +10,27 @@ from small_run import small_dataset, small_model
 
 from residual_audio.adaptation.adapted import AdaptSettings, adapt
 from residual_audio.adaptation.divisions import Division, folds_of, splits_of
-from residual_audio.adaptation.front import bounded, front, held
-from residual_audio.adaptation.methods.residual import ResiDual
+from residual_audio.adaptation.front import front
+from residual_audio.adaptation.front_edits import (
+    blended,
+    bounded,
+    families,
+    held,
+    low_rank,
+    mapped,
+)
+from residual_audio.adaptation.methods.low_rank import SETTINGS, LoRA
+from residual_audio.adaptation.methods.residual import NETWORK, ResiDual
+from residual_audio.adaptation.methods.ridge import Ridge
 from residual_audio.adaptation.problem import problem_of
-from residual_audio.adaptation.references import reference_costs, references_of
+from residual_audio.adaptation.references import elsewhere, reference_costs, references_of
 from residual_audio.errors import InputError
 from residual_audio.extraction.extraction import extract
+from residual_audio.passes.kept import load_passes
+from residual_audio.passes.loop import Hearing
 from residual_audio.report.figures import draw_all
 from residual_audio.report.write import write_tables
+from residual_audio.reweight.cached import Streams
 from residual_audio.reweight.gains import blend
 from residual_audio.store import Store
 from residual_audio.table import from_rows
@@ -33,7 +46,10 @@ def store(tmp_path_factory) -> Store:
 def test_rows_say_what_moved_and_what_it_costs(store):
     keep = (f"{store.folder}#1,2",)
     methods = ("heads-0123", "unbounded", "kept")
-    found = adapt(store, AdaptSettings(methods=methods, keep=keep, max_loss=0.2, retention=False))
+    asked = AdaptSettings(
+        ("1", "2", "3"), methods=methods, keep=keep, max_loss=0.2, retention=False
+    )
+    found = adapt(store, asked)
     rows = {row["key"]: row for row in found.tables[0].rows()}
     for key in methods:
         row = rows[key]
@@ -58,12 +74,41 @@ def test_the_identity_costs_nothing_and_runs_of_other_models_are_refused(store):
         ResiDual(path="network", keep=("run",))
 
 
+def test_edits_that_run_the_encoder_and_maps_of_embeddings_are_on_the_front(store):
+    model, dataset = small_model(), small_dataset()
+    ids = [str(i) for i in store.clips["id"]]
+    passes = load_passes(model, dataset, ids, Hearing(store.run_info.long, batch_size=16))
+    problem = replace(problem_of(store), streams=Streams(passes))
+    (place,) = elsewhere((str(store.folder),), problem)
+    place = replace(place, problem=replace(place.problem, streams=problem.streams))
+    last = problem.stages[-1]
+    inside = ResiDual(stages=(last,), path="network", settings=replace(NETWORK, epochs=1))
+    brief = LoRA(budget=200, settings=replace(SETTINGS, epochs=1))
+    among = [blended("gains inside", inside), low_rank(brief), mapped(Ridge())]
+    folds = folds_of(problem.clips, 3)
+    how = Division(only=(folds.names[0],))
+    points = front(problem, folds, [place], how=how, among=among)
+    assert [p["family"] for p in points[::5]] == ["blend of gains inside", "LoRA", "ridge to texts"]
+    for i in range(0, 15, 5):
+        shifts = [p["shift"] for p in points[i : i + 5]]
+        assert shifts == sorted(shifts)  # further from the identity with every step
+        assert shifts[-1] > 0
+    assert np.isfinite([p["lost"] for p in points]).all()
+    assert np.isnan(points[-1]["energy"])
+    # all of the edit is what the method itself is worth
+    split = next(splits_of(problem, folds, how))
+    right = (Ridge().fit(problem, split).scores.argmax(1) == problem.codes[split.test]).mean()
+    assert points[-1]["top1"] == pytest.approx(right)
+    assert {f.name for f in families(("run",), network=True)} > {f.name for f in families(("run",))}
+
+
 def test_the_front_is_followed_and_drawn(store, tmp_path):
     problem = problem_of(store)
     keep = (f"{store.folder}#2,3",)
     folds = folds_of(problem.clips, 3)
     how = Division(only=(folds.names[0],))
-    points = front(problem, folds, keep, how=how, among=[held(keep), bounded()])
+    places = elsewhere(keep, problem)
+    points = front(problem, folds, places, how=how, among=[held(keep), bounded()])
     assert {point["family"] for point in points} == {"references held", "largest gain"}
     settings = [p["setting"] for p in points if p["family"] == "references held"]
     assert settings == sorted(settings, reverse=True)

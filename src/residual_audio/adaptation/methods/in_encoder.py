@@ -28,10 +28,14 @@ def lesson_of(problem: Problem, split: Split, objective: str | None = None) -> L
 
 
 @torch.no_grad()
+def joint_of(clips: np.ndarray, embed: Embed) -> Tensor:
+    """Embeddings [clip, d] that the encoder gives."""
+    return torch.cat([embed(rows) for rows in torch.as_tensor(clips).split(32)])
+
+
 def scores_of(problem: Problem, clips: np.ndarray, embed: Embed) -> FloatArray:
     """[clip, class] of embeddings that the encoder gives."""
-    parts = torch.as_tensor(clips).split(32)
-    return problem.scores(torch.cat([embed(rows) for rows in parts]))
+    return problem.scores(joint_of(clips, embed))
 
 
 def fit_adapter(

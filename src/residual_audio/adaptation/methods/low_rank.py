@@ -29,10 +29,14 @@ class LoRA(InEncoder):
     settings: FitSettings = SETTINGS
 
     def fit(self, problem: Problem, split: Split) -> Fitted:
+        return self.trained(problem, split)[1]
+
+    def trained(self, problem: Problem, split: Split) -> tuple[LowRank, Fitted]:
+        """The update itself, and what it is worth."""
         gains = sum(site.n_heads * site.d_head for site in problem.sites)
         sites, rank = rank_within(self.budget or self.times * gains, problem.sites)
         lora = LowRank(problem.sites, sites, rank, split.seed)
         settings = replace(self.settings, seed=split.seed)
         found = fit_adapter(problem, split, lora, list(lora.parameters()), settings)
         notes = {**found.notes, "rank": rank, "sites": len(sites)}
-        return replace(found, notes=notes, updates=trained_form(lora))
+        return lora, replace(found, notes=notes, updates=trained_form(lora))

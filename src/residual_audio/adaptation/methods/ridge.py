@@ -21,16 +21,28 @@ class Ridge(FromStore):
     alphas: tuple[float, ...] = tuple(np.geomspace(1e-3, 1e2, 11))
 
     def fit(self, problem: Problem, split: Split) -> Fitted:
+        alpha, change = self.change(problem, split)
         unit = unit_length(problem.joint)
-        texts = problem.judge.texts.numpy().astype(np.float64)
+        scores = unit_length(unit[split.test] + unit[split.test] @ change) @ _texts(problem).T
+        return Fitted(scores, unit.shape[1] ** 2, notes={"alpha": float(alpha)})
 
-        def scores_of(alpha: float, train: np.ndarray, test: np.ndarray) -> FloatArray:
+    def change(self, problem: Problem, split: Split) -> tuple[float, FloatArray]:
+        """α, and W − I [d, d]: what the map adds to unit embeddings."""
+        unit, texts = unit_length(problem.joint), _texts(problem)
+
+        def change_of(alpha: float, train: np.ndarray) -> FloatArray:
             x = unit[train]
             target = texts[problem.codes[train]] - x
             factor = cho_factor(x.T @ x + alpha * np.eye(x.shape[1]))
-            w = cho_solve(factor, x.T @ target)
-            return unit_length(unit[test] + unit[test] @ w) @ texts.T
+            return np.asarray(cho_solve(factor, x.T @ target))
+
+        def scores_of(alpha: float, train: np.ndarray, test: np.ndarray) -> FloatArray:
+            moved = unit[test] + unit[test] @ change_of(alpha, train)
+            return unit_length(moved) @ texts.T
 
         alpha = choose(self.alphas, scores_of, problem, split, 1.0)
-        scores = scores_of(alpha, split.train, split.test)
-        return Fitted(scores, unit.shape[1] ** 2, notes={"alpha": float(alpha)})
+        return alpha, change_of(alpha, split.train)
+
+
+def _texts(problem: Problem) -> FloatArray:
+    return problem.judge.texts.numpy().astype(np.float64)

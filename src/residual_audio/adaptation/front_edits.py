@@ -1,0 +1,171 @@
+"""Edits of a model that one number leads through, from nothing to all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from residual_audio.adaptation.divisions import Split
+from residual_audio.adaptation.methods.choice import unit_length
+from residual_audio.adaptation.methods.in_encoder import joint_of, lesson_of
+from residual_audio.adaptation.methods.low_rank import LoRA
+from residual_audio.adaptation.methods.residual import ResiDual
+from residual_audio.adaptation.methods.ridge import Ridge
+from residual_audio.adaptation.problem import Problem
+from residual_audio.adaptation.references import references_of
+from residual_audio.reweight.cached import Adapter
+from residual_audio.reweight.edit_size import edit_size
+from residual_audio.reweight.gains import blend
+from residual_audio.reweight.keep_in_place import STRENGTHS, held_in
+from residual_audio.reweight.network import NetworkGains
+from residual_audio.reweight.path import DEFAULT_STRENGTH, StrengthPath
+from residual_audio.reweight.terms import terms_of
+from residual_audio.types import FloatArray, Gains
+
+BLENDS = (0.1, 0.25, 0.5, 0.75, 1.0)
+LARGEST = (1.5, 2.0, 4.0, 8.0, 16.0)
+FRONT_STRENGTH = 1e-2
+"""Of the ridge under the hold, as a share of the one that lets nothing move."""
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class FrontEdit:
+    """A changed model: what it makes of clips, here and elsewhere, and how large the change is."""
+
+    embed: Callable[[Problem, np.ndarray], FloatArray]
+    """A problem and clip numbers → joint embeddings [clip, d]."""
+    energy: float = NAN
+    """Of gains; what has none is not measured so."""
+    distance: float = NAN
+    units_moved: float = NAN
+
+
+@dataclass(frozen=True)
+class FrontFamily:
+    """Edits that one number leads through."""
+
+    name: str
+    edits: Callable[[Problem, Split], dict[float, FrontEdit]]
+
+
+def edit_of_gains(gains: Gains) -> FrontEdit:
+    """Gains of either path."""
+    size = edit_size(gains)
+
+    @torch.no_grad()
+    def embed(problem: Problem, rows: np.ndarray) -> FloatArray:
+        if gains.path == "network":
+            return _inside(NetworkGains(gains, problem.sites), problem, rows)
+        terms = terms_of(problem.direct, gains).at(rows)
+        return problem.from_latent(terms.latent(terms.vector(gains))).numpy()
+
+    return FrontEdit(embed, size["energy"], size["distance"], float(size["units_moved"]))
+
+
+def _inside(adapter: Adapter, problem: Problem, rows: np.ndarray) -> FloatArray:
+    return joint_of(rows, problem.encoder.embed(adapter)).numpy()
+
+
+def held(keep: Sequence[str]) -> FrontFamily:
+    """Unbounded gains, the references held more and more loosely."""
+
+    def edits(problem: Problem, split: Split) -> dict[float, FrontEdit]:
+        method = ResiDual(unbounded=True)
+        terms, lesson = method.terms(problem, split), lesson_of(problem, split)
+        loss = lesson.loss(terms, problem.head, split.train)
+        here = held_in(references_of(keep, problem), terms, problem.head)
+        anchors = [one.anchor(one.reference.fit, "answers") for one in here]
+        path: StrengthPath | None = None
+        out = {}
+        for hold in STRENGTHS[::2]:
+            path = StrengthPath(loss.holding(anchors, hold), method.regularity, path)
+            x = path.at(FRONT_STRENGTH).x
+            gains = terms.gains(torch.from_numpy(1.0 + x).float(), problem.about)
+            out[hold] = edit_of_gains(gains)
+        return out
+
+    return FrontFamily("references held", edits)
+
+
+def bounded() -> FrontFamily:
+    """Few gains within wider and wider bounds."""
+
+    def edits(problem: Problem, split: Split) -> dict[float, FrontEdit]:
+        out = {}
+        for largest in LARGEST:
+            method = ResiDual(bounds=(0.0, largest))
+            terms = method.terms(problem, split)
+            loss = lesson_of(problem, split).loss(terms, problem.head, split.train)
+            x = StrengthPath(loss, method.regularity).at(DEFAULT_STRENGTH["group"]).x
+            values = torch.from_numpy(1.0 + x).float().clamp(0.0, largest)
+            out[largest] = edit_of_gains(terms.gains(values, problem.about))
+        return out
+
+    return FrontFamily("largest gain", edits)
+
+
+def blended(name: str, method: ResiDual) -> FrontFamily:
+    """Finished gains between the identity and all of them."""
+
+    def edits(problem: Problem, split: Split) -> dict[float, FrontEdit]:
+        gains = method.fit(problem, split).gains
+        assert gains is not None
+        return {amount: edit_of_gains(blend(gains, amount)) for amount in BLENDS}
+
+    return FrontFamily(f"blend of {name}", edits)
+
+
+def mapped(method: Ridge) -> FrontFamily:
+    """A linear map of the embeddings to the class texts: what a probe is that keeps to texts."""
+
+    def edits(problem: Problem, split: Split) -> dict[float, FrontEdit]:
+        _, change = method.change(problem, split)
+
+        def by(amount: float) -> FrontEdit:
+            def embed(place: Problem, rows: np.ndarray) -> FloatArray:
+                unit = unit_length(place.joint[rows])
+                return unit + amount * (unit @ change)
+
+            return FrontEdit(embed)
+
+        return {amount: by(amount) for amount in BLENDS}
+
+    return FrontFamily("ridge to texts", edits)
+
+
+def low_rank(method: LoRA) -> FrontFamily:
+    """A trained update of W_O, between nothing and all of it."""
+
+    def edits(problem: Problem, split: Split) -> dict[float, FrontEdit]:
+        lora, _ = method.trained(problem, split)
+
+        def by(amount: float) -> FrontEdit:
+            part = deepcopy(lora)
+            with torch.no_grad():
+                for up in part.up:
+                    up.mul_(amount)
+            return FrontEdit(lambda place, rows: _inside(part, place, rows))
+
+        return {amount: by(amount) for amount in BLENDS}
+
+    return FrontFamily("LoRA", edits)
+
+
+def families(keep: Sequence[str], network: bool = False) -> list[FrontFamily]:
+    """What the front shows; `network`: also what runs the encoder."""
+    found = [
+        held(keep),
+        bounded(),
+        blended("unbounded", ResiDual(unbounded=True)),
+        blended("learned axes", ResiDual(axes="learned")),
+        mapped(Ridge()),
+    ]
+    if network:
+        inside = ResiDual(stages=(2, 3), path="network")
+        found += [blended("gains in the network {2,3}", inside), low_rank(LoRA())]
+    return found
