@@ -68,9 +68,10 @@ def speed_page(folder: Path) -> str:
     lines = [
         "# Performance",
         "",
-        "Made by `residual-audio bench page` from the result files beside it; `bench … --json`",
-        "makes those. Ratios are of one run each, ours and the peer's in turn. A ratio to a peer",
-        "that was measured on a busy machine is marked: a peer suffers more from company.",
+        "Made by `residual-audio bench page` from the files in `docs/results/speed/`;",
+        "`bench … --json` makes those. Ratios are of one run each, ours and the peer's in turn.",
+        "A ratio to a peer that was measured on a busy machine is marked: a peer suffers more",
+        "from company.",
         "",
         "| file | what | measured | aim | machine | date | load |",
         "| --- | --- | --- | --- | --- | --- | --- |",
