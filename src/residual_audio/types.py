@@ -45,6 +45,10 @@ class Clip:
     """Clips of one source (recording, speaker, instrument) share it; splits keep it whole."""
     inside: tuple[int, int] | None = None
     """Where in `path` it lies, where that is an archive or a table of many clips."""
+    part_of: str | None = None
+    """Id of the recording that it is a window of; None where it is all of one."""
+    span: tuple[float, float] | None = None
+    """First second and length of that window."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

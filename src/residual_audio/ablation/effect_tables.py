@@ -15,10 +15,12 @@ from residual_audio.types import FloatArray, Unit, place_of
 def effects_table(
     given: Interventions, units: Sequence[Unit], effects: Effects, level: str, seed: int = 0
 ) -> Table:
-    """One row a unit, with where it is and paired intervals of every change."""
-    changes = summary(effects, groups=given.groups, seed=seed)
+    """One row a unit, with where it is and paired intervals of every change; of a clip that was
+    heard in windows the mean over them counts, once."""
+    effects, groups = effects.by_clip(given.owners), given.of_clips(given.groups)
+    changes = summary(effects, groups=groups, seed=seed)
     n = effects.delta(next(iter(effects.after))).shape[1]
-    tested = changes_tested(effects, given.groups, seed)
+    tested = changes_tested(effects, groups, seed)
     rows = [
         change.row() | {"n": n} | {name: float(p[i]) for name, p in tested.items()} | place_of(unit)
         for i, (change, unit) in enumerate(zip(changes, units, strict=True))
@@ -30,16 +32,17 @@ def effects_table(
         "before: " + ", ".join(f"{m} {v:.4f}" for m, v in before.items()),
         "changes are after − before; 95% intervals are paired and draw whole groups; p: sign flips "
         "of whole groups, q: false discovery rate over the units",
-        power(effects, given.groups, tested.get("q_margin")).sentence(),
+        power(effects, groups, tested.get("q_margin")).sentence(),
     )
     return from_rows(name, rows, f"Removing each {level}, {effects.method}", notes)
 
 
 def class_table(given: Interventions, effects: Effects, level: str) -> Table | None:
     """The change of the margin in every class, in long form."""
-    if given.labels is None:
+    labels = given.labels
+    if labels is None:
         return None
-    names, delta = by_class(effects, given.labels)
+    names, delta = by_class(effects.by_clip(given.owners), given.of_clips(labels))
     rows = [
         {"unit": unit, "class": label, "d_margin": float(delta[u, c])}
         for u, unit in enumerate(effects.units)

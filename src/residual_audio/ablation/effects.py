@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from residual_audio.errors import InputError
@@ -50,6 +51,16 @@ class Effects:
         """[unit], positive where removing the unit hurts."""
         sign = 1.0 if measure in ("loss", "rank", "shift") else -1.0
         return sign * self.delta(measure).mean(1)
+
+    def by_clip(self, owners: npt.NDArray[np.int64]) -> Effects:
+        """Means over the rows of one owner each, such as the windows of a recording."""
+        if len(np.unique(owners)) == len(owners):
+            return self
+        member = np.eye(int(owners.max()) + 1)[owners]  # row, clip
+        share = member / member.sum(0)
+        before = {name: values @ share for name, values in self.before.items()}
+        after = {name: values @ share for name, values in self.after.items()}
+        return Effects(self.units, before, after, self.about)
 
 
 @dataclass(frozen=True)

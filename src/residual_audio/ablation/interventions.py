@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from residual_audio.ablation.direct_effects import direct_ablation
 from residual_audio.ablation.effects import Effects
@@ -23,6 +24,7 @@ from residual_audio.models.joint import JointHead
 from residual_audio.passes.kept import Passes
 from residual_audio.progress import SILENT, Progress
 from residual_audio.store import Store
+from residual_audio.store.by_clip import owners_of
 from residual_audio.types import UnitLike
 
 Method = Literal["direct", "first-order", "exact"]
@@ -43,6 +45,15 @@ class Interventions:
     def groups(self) -> list[str]:
         table = self.store.clips
         return [table["group"][i] or table["id"][i] for i in self.rows]
+
+    @cached_property
+    def owners(self) -> npt.NDArray[np.int64]:
+        """The clip that each row is of, counted from 0: rows may be windows of one."""
+        return owners_of(self.store.clips.where(self.rows))
+
+    def of_clips(self, rows: Sequence[str]) -> list[str]:
+        """What is said of every row, once a clip."""
+        return [rows[i] for i in np.unique(self.owners, return_index=True)[1]]
 
     @property
     def labels(self) -> list[str] | None:

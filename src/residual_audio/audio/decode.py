@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import soxr
 from residual_audio.audio import codecs
 from residual_audio.audio.containers import check_au, check_caf, check_mp4, check_w64
 from residual_audio.audio.integrity import (
+    MpegScan,
     check_chunks,
     check_flac,
     information_frame,
@@ -78,8 +80,8 @@ def load_audio(
     if sample_rate_hz < 1:
         raise InputError(f"sample_rate_hz must be positive, got {sample_rate_hz}")
     with ExitStack() as stack:
-        source = _open(path if isinstance(path, SoundBytes) else Path(path), stack)
-        blocks = _resampled(source.blocks, source.rate_hz, sample_rate_hz)
+        source = open_sound(path, stack)
+        blocks = resampled(source.blocks, source.rate_hz, sample_rate_hz)
         return _collect(blocks, None if max_s is None else max(1, round(max_s * sample_rate_hz)))
 
 
@@ -90,44 +92,93 @@ def resample(samples: npt.ArrayLike, from_hz: int, to_hz: int) -> Samples:
         raise InputError(
             f"cannot resample an array of shape {wave.shape} from {from_hz} Hz to {to_hz} Hz"
         )
-    return _collect(_resampled(iter([wave]), from_hz, to_hz), None)
+    return _collect(resampled(iter([wave]), from_hz, to_hz), None)
 
 
 @dataclass(frozen=True)
-class _Source:
+class Source:
+    """A file opened at its beginning."""
+
     rate_hz: int
     blocks: Iterator[Samples]
+    """Mono, from where the file stands."""
+    n_frames: int | None = None
+    """By the header; None where only decoding tells."""
+    seek: Callable[[int], object] | None = None
+    """Puts the file at a frame before the first block is taken; None where that is not exact."""
 
 
-def _open(path: _Place, stack: ExitStack) -> _Source:
-    n_bytes = _check_file(path)
+@dataclass(frozen=True)
+class _Examined:
+    """What a look at the container tells."""
+
+    kind: str
     problem: str | None = None
     n_promised: int | None = None
-    source: Path | io.BytesIO = path if isinstance(path, Path) else path.open()
+    scan: MpegScan | None = None
+
+
+_examined: OrderedDict[tuple[str, int, int, int], _Examined] = OrderedDict()
+"""Containers that were looked at a moment ago: windows of one file follow each other."""
+_EXAMINED_MAX = 32
+
+
+def _examine(path: _Place, n_bytes: int) -> _Examined:
     with path.open("rb") as file:
         kind = sniff(file)
         if kind in _CHECKS:
-            problem = _CHECKS[kind](file, n_bytes)
-        elif kind == "flac":
-            problem, n_promised = check_flac(file)
-        elif kind == "mpeg" and (scan := scan_mpeg(file)) is not None:
-            problem = scan.problem
-            if not scan.has_length:
-                # Without a length libsndfile guesses one from the bit rate, and stops there.
-                source = io.BytesIO(information_frame(scan) + path.read_bytes()[scan.start :])
-        elif kind == "mpeg":
-            kind = "unknown"
-    if problem is not None:
-        raise AudioError(f"'{path}' {problem}. Copy or download it again.")
+            return _Examined(kind, _CHECKS[kind](file, n_bytes))
+        if kind == "flac":
+            return _Examined(kind, *check_flac(file))
+        if kind != "mpeg":
+            return _Examined(kind)
+        scan = scan_mpeg(file)
+    return _Examined("unknown") if scan is None else _Examined(kind, scan.problem, None, scan)
+
+
+def state_of(place: _Place) -> tuple[str, int, int, int]:
+    """What stays the same while a file does."""
+    if isinstance(place, SoundBytes):
+        return place.name, len(place.data), hash(place.data), 0
+    state = place.stat()
+    return str(place), state.st_size, state.st_mtime_ns, state.st_ctime_ns
+
+
+def _examine_once(path: _Place, n_bytes: int) -> _Examined:
+    """The same, remembered while the file stays as it is."""
+    key = state_of(path)
+    found = _examined.get(key)
+    if found is None:
+        found = _examined[key] = _examine(path, n_bytes)
+        while len(_examined) > _EXAMINED_MAX:
+            _examined.popitem(last=False)
+    return found
+
+
+def open_sound(
+    place: str | os.PathLike[str] | SoundBytes, stack: ExitStack, *, again: bool = False
+) -> Source:
+    """Open a file that is whole as far as its container says; `again`: one of several openings,
+    of which the first has a close look."""
+    path: _Place = place if isinstance(place, SoundBytes) else Path(place)
+    n_bytes = _check_file(path)
+    seen = (_examine_once if again else _examine)(path, n_bytes)
+    kind, n_promised, scan = seen.kind, seen.n_promised, seen.scan
+    if seen.problem is not None:
+        raise AudioError(f"'{path}' {seen.problem}. Copy or download it again.")
+    source: Path | io.BytesIO = path if isinstance(path, Path) else path.open()
+    if scan is not None and not scan.has_length:
+        # Without a length libsndfile guesses one from the bit rate, and stops there.
+        source = io.BytesIO(information_frame(scan) + path.read_bytes()[scan.start :])
     if kind in ("foreign", "mp4") or (kind == "flac" and n_promised is None):
-        return _Source(*codecs.open_blocks(_readable(path), str(path), stack))
+        return Source(*codecs.open_blocks(_readable(path), str(path), stack))
     try:
         sound = stack.enter_context(_sound_file(source, stack))
     except soundfile.LibsndfileError as error:
         # Raw AAC behind a tag, Ogg Speex, rarer containers: the other decoder may know them.
         if kind in ("unknown", "ogg") and codecs.available():
             try:
-                return _Source(*codecs.open_blocks(_readable(path), str(path), stack))
+                return Source(*codecs.open_blocks(_readable(path), str(path), stack))
             except AudioError:
                 raise AudioError(_not_audio(path, kind, error)) from error
         raise AudioError(_not_audio(path, kind, error)) from error
@@ -137,7 +188,9 @@ def _open(path: _Place, stack: ExitStack) -> _Source:
         )
     if n_promised is not None:
         _reach_end(path, sound, n_promised)
-    return _Source(sound.samplerate, _sound_blocks(path, sound, n_promised))
+    # a frame of MPEG sound may lean on bytes of many before it: it is only read from its beginning
+    seek = None if scan is not None else sound.seek
+    return Source(sound.samplerate, _sound_blocks(path, sound, n_promised), sound.frames, seek)
 
 
 def _readable(path: _Place) -> str | io.BytesIO:
@@ -195,7 +248,7 @@ def _sound_blocks(
     if sound.subtype == "PCM_16":
         dtype = "int16"  # libsndfile takes three times as long to make floats of them
     size = max(256, min(_FRAMES_AT_ONCE, _VALUES_AT_ONCE // sound.channels))
-    n_read = 0
+    n_read = sound.tell()  # the beginning, or where it was told to stand
     while True:
         try:
             block = sound.read(size, dtype=dtype, always_2d=True)  # sample channel
@@ -239,7 +292,7 @@ def _checked(path: _Place, block: Samples, offset: int) -> Samples:
     return block
 
 
-def _resampled(blocks: Iterator[Samples], from_hz: int, to_hz: int) -> Iterator[Samples]:
+def resampled(blocks: Iterator[Samples], from_hz: int, to_hz: int) -> Iterator[Samples]:
     """Resample as a stream; soxr gives the same bits however the input is cut into blocks."""
     if from_hz == to_hz:
         yield from blocks

@@ -15,8 +15,8 @@ ShortRule = Literal["repeat-pad", "repeat-cut", "zero-pad", "keep"]
 `keep`: leave it short, for encoders that take any length (M2D, AST)."""
 
 LongPolicy = Literal["first", "center", "tile"]
-"""`first`: the first window. `center`: the middle one. `tile`: windows that cover the whole clip;
-the caller averages their embeddings."""
+"""`first`: the first window. `center`: the middle one. `tile`: windows that cover the whole clip:
+a vector of it is the mean of theirs, and a store has a row for each."""
 
 Samples = npt.NDArray[np.float32]
 
@@ -50,14 +50,26 @@ def fit_windows(
     return np.stack([wave[s : s + n_samples] for s in window_starts(len(wave), n_samples, long)])
 
 
-def window_starts(n: int, n_samples: int, long: LongPolicy = "first") -> tuple[int, ...]:
-    """First sample of each window of a clip of `n` samples."""
+def window_starts(
+    n: int, n_samples: int, long: LongPolicy = "first", hop: int | None = None
+) -> tuple[int, ...]:
+    """First sample of each window of a clip of `n` samples; `tile` begins one every `hop`."""
     if n <= n_samples or long == "first":
         return (0,)
     if long == "center":
         return ((n - n_samples) // 2,)
-    whole = tuple(range(0, n - n_samples + 1, n_samples))
-    return whole if whole[-1] + n_samples == n else (*whole, n - n_samples)
+    hop = hop or n_samples
+    return tuple(tile_start(n, n_samples, hop, k) for k in range(n_tiles(n, n_samples, hop)))
+
+
+def n_tiles(n: int, n_samples: int, hop: int) -> int:
+    """Windows that cover `n` samples, one every `hop`."""
+    return 1 if n <= n_samples else 1 + -(-(n - n_samples) // hop)
+
+
+def tile_start(n: int, n_samples: int, hop: int, k: int) -> int:
+    """First sample of window k; the last is moved back to end with the clip."""
+    return max(0, min(k * hop, n - n_samples))
 
 
 def _fill(wave: Samples, n_samples: int, short: ShortRule) -> Samples:

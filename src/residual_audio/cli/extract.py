@@ -42,9 +42,10 @@ def run(
         typer.Option("--precision", help="Of the encoder's products; half the bits, faster."),
     ] = "float32",
     long: Annotated[
-        Literal["first", "center"],
-        typer.Option("--long", help="Which window of a clip longer than the model's."),
+        Literal["first", "center", "tile"],
+        typer.Option("--long", help="Clips longer than the window; tile: a row a window."),
     ] = "first",
+    hop: options.Hop = None,
     seed: options.Seed = 0,
     workers: Annotated[
         int, typer.Option("--workers", min=0, help="Threads that read ahead of the encoder.")
@@ -120,6 +121,7 @@ def run(
         "device": device,
         "precision": precision,
         "long": long,
+        "hop_s": hop,
         "seed": seed,
         "n_threads": workers,
         "engine": engine,

@@ -80,6 +80,10 @@ Long = Annotated[
     Literal["first", "center", "tile"],
     typer.Option("--long", help="Clips longer than the window: first, center or tile."),
 ]
+Hop = Annotated[
+    float | None,
+    typer.Option("--hop", min=0.001, help="tile: seconds from window to window (its length)."),
+]
 DataOption = Annotated[
     list[str] | None,
     typer.Option("--data-option", help="Option of the data set, as name=value (`datasets show`)."),

@@ -25,6 +25,8 @@ def run(
     sample: options.Sample = None,
     device: options.Device = "auto",
     batch_size: options.BatchSize = 8,
+    long: options.Long = "first",
+    hop: options.Hop = None,
     seed: options.Seed = 0,
     folds: options.NFolds = 5,
     exact: Annotated[
@@ -52,6 +54,8 @@ def run(
         sample=sample,
         device=device,
         batch_size=batch_size,
+        long=long,
+        hop_s=hop,
         seed=seed,
         n_folds=folds,
         n_exact=exact,

@@ -7,13 +7,16 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from residual_audio.errors import AudioError, DatasetError, InputError
 from residual_audio.types import Clip
+
+if TYPE_CHECKING:
+    from residual_audio.audio.decode import SoundBytes
 
 Wave = npt.NDArray[np.float32]
 
@@ -96,20 +99,41 @@ class Dataset:
         reason = self.missing.get(clip.id)
         return "ok" if reason is None else f"skipped({reason})"
 
-    def read(self, clip: Clip, sample_rate_hz: int, max_s: float | None = None) -> Wave:
+    def read(
+        self, clip: Clip, sample_rate_hz: int, max_s: float | None = None, middle: bool = False
+    ) -> Wave:
         """The clip as float32 mono at the rate asked for; of a file, with `max_s`, no more is
-        decoded than its beginning."""
+        decoded than its beginning, or its middle. Of a clip that is a window only that window is
+        read."""
+        place = self.sound(clip)
+        start, n = None, None if max_s is None else max(1, round(max_s * sample_rate_hz))
+        if clip.span is not None:
+            start, n = (round(x * sample_rate_hz) for x in clip.span)
+        if place is None:
+            assert self.make is not None
+            if clip.span is None:
+                return self.make(clip, sample_rate_hz)
+            return self.make(replace(clip, id=clip.part_of or clip.id), sample_rate_hz)[start:][:n]
+        from residual_audio.audio.decode import load_audio
+        from residual_audio.audio.spans import load_span
+
+        if n is None or (start is None and not middle):
+            return load_audio(place, sample_rate_hz, max_s)
+        return load_span(place, sample_rate_hz, n, start)
+
+    def sound(self, clip: Clip) -> Path | SoundBytes | None:
+        """The clip's file, or its bytes where it lies inside another; None where it is made."""
         if clip.id in self.missing:
             raise AudioError(f"'{clip.id}' of {self.name}: {self.missing[clip.id]}")
         if clip.path is None:
             if self.make is None:
                 raise AudioError(f"'{clip.id}' of {self.name} has no file")
-            return self.make(clip, sample_rate_hz)
-        from residual_audio.audio.decode import SoundBytes, load_audio
-
+            return None
         if clip.inside is not None and self.fetch is not None:
-            return load_audio(SoundBytes(clip.id, self.fetch(clip)), sample_rate_hz, max_s)
-        return load_audio(clip.path, sample_rate_hz, max_s)
+            from residual_audio.audio.decode import SoundBytes
+
+            return SoundBytes(clip.part_of or clip.id, self.fetch(clip))
+        return clip.path
 
     def prompts(self, template: str | None = None) -> tuple[str, ...]:
         """One prompt a class."""

@@ -22,6 +22,7 @@ from residual_audio.metrics.calibration import calibration, expected_calibration
 from residual_audio.models.training_data import heard_before
 from residual_audio.progress import SILENT, Progress
 from residual_audio.store import Store
+from residual_audio.store.by_clip import by_clip
 from residual_audio.types import Clip, HeardBefore, Result, Score
 
 Array = npt.NDArray[Any]
@@ -146,7 +147,9 @@ def evaluate_zero_shot(
 def evaluate_store(
     store: Store, *, split: str = "all", seed: int = 0, n_resamples: int = N_RESAMPLES
 ) -> Result:
-    """The same from a store: embeddings and class prompts were kept, so no model is loaded."""
+    """The same from a store: embeddings and class prompts were kept, so no model is loaded. Of a
+    clip that was heard in windows the mean of their vectors answers."""
+    store = by_clip(store)
     text = store.class_embeddings()
     if text is None:
         raise StoreError("this store was made with an audio-only model: it has no class prompts")

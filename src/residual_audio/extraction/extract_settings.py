@@ -12,7 +12,7 @@ from residual_audio.capture.capture_settings import CaptureSettings
 from residual_audio.engine import Where
 from residual_audio.errors import InputError
 from residual_audio.models.precision import Precision
-from residual_audio.passes.loop import Hearing
+from residual_audio.passes.loop import Hearing, heard_as
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,9 @@ class ExtractSettings:
     precision: Precision = "float32"
     """Of the encoder's products; `bf16` and `fp16` are refused where they would be slower."""
     long: LongPolicy = "first"
-    """What is heard of a clip longer than the model's window: `first` or `center`."""
+    """What is heard of a clip longer than the model's window; `tile` gives every window a row."""
+    hop_s: float | None = None
+    """`tile`: seconds from the beginning of a window to that of the next; None: its length."""
     seed: int = 0
     """Decides which clips the declared samples take, and nothing else."""
     n_threads: int = 2
@@ -52,14 +54,12 @@ class ExtractSettings:
             raise InputError(
                 f"batch size {self.batch_size} and shard size {self.shard_size} must be positive"
             )
-        if self.long == "tile":
-            raise InputError(
-                "a store has one row a clip: 'tile' makes several, use 'first' or 'center'"
-            )
+        if self.hop_s is not None and self.long != "tile":
+            raise InputError("a hop is the step between windows: it goes with --long tile")
 
     @property
     def hearing(self) -> Hearing:
-        return Hearing(self.long, self.batch_size, self.n_threads)
+        return Hearing(heard_as(self.long), self.batch_size, self.n_threads)
 
     @property
     def captured(self) -> CaptureSettings:
@@ -81,6 +81,7 @@ class ExtractOptions(TypedDict, total=False):
     device: str
     precision: Precision
     long: LongPolicy
+    hop_s: float | None
     seed: int
     n_threads: int
     engine: str

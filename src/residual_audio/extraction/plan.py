@@ -15,6 +15,7 @@ from residual_audio.capture.operators import encoder_operators, joint_operators,
 from residual_audio.capture.recorder import fit_maps, probe_maps
 from residual_audio.data.base import Dataset
 from residual_audio.data.registry import load_dataset
+from residual_audio.data.tiled import Tiling, recordings, tiled
 from residual_audio.errors import InputError
 from residual_audio.extraction.extract_settings import ExtractSettings
 from residual_audio.extraction.worker import ShardJob
@@ -22,7 +23,7 @@ from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import Features
 from residual_audio.models.registry import load_model
 from residual_audio.models.training_data import heard_before
-from residual_audio.passes.loop import Hearing, hear
+from residual_audio.passes.loop import hear
 from residual_audio.passes.sources import cut_clips, reason
 from residual_audio.provenance import collect, plain, without_machine_paths
 from residual_audio.store.shards import shard_ranges
@@ -72,9 +73,7 @@ class Plan:
                     "long": settings.long,
                     "device": self.device_type,
                     # said only where it is not as ever, so that earlier runs go on
-                    **(
-                        {} if settings.precision == "float32" else {"precision": settings.precision}
-                    ),
+                    **_said(settings),
                 },
             }
         )
@@ -82,7 +81,8 @@ class Plan:
 
     def about(self) -> dict[str, Any]:
         """What a reader needs besides arrays."""
-        model, n_clips = self.model, len(self.dataset.clips)
+        model, whole = self.model, recordings(self.dataset)
+        n_clips = len(whole.clips)
         return {
             "model": {
                 "name": without_machine_paths(model.name),
@@ -92,8 +92,8 @@ class Plan:
             "partial": None if self.n_all is None else {"n_clips": n_clips, "of": self.n_all},
             "sites": [list(astuple(site)) for site in model.encoder.sites],
             "logit_scale": float(model.logit_scale),
-            "heard_before": heard_before(model.trained_on, self.dataset),
-            "provenance": collect(model, self.dataset, self.settings.seed),
+            "heard_before": heard_before(model.trained_on, whole),
+            "provenance": collect(model, whole, self.settings.seed),
         }
 
     def job(self, folder: Path, run: str, model: AudioTextModel | str) -> ShardJob:
@@ -116,7 +116,7 @@ class Plan:
     def fixed(self) -> Fixed:
         """Matrices of the model, and the texts as it embeds them."""
         model, dataset = self.model, self.dataset
-        captions = (text for clip in dataset.clips for text in clip.captions)
+        captions = (text for clip in recordings(dataset).clips for text in clip.captions)
         texts = gather_texts(dataset.classes, dataset.template, captions, self.capture.seed)
         arrays, joint = joint_operators(model.head)
         arrays |= encoder_operators(model.encoder, self.capture.kinds)
@@ -126,9 +126,13 @@ class Plan:
         return Fixed(arrays | embedded, texts.to_dict(), joint, no_text)
 
 
-def _said(precision: str) -> dict[str, str]:
-    """Only where it is not as ever: runs of earlier versions go on."""
-    return {} if precision == "float32" else {"precision": precision}
+def _said(settings: ExtractSettings) -> dict[str, str | float]:
+    found: dict[str, str | float] = {}
+    if settings.precision != "float32":
+        found["precision"] = settings.precision
+    if settings.hop_s is not None:
+        found["hop_s"] = settings.hop_s
+    return found
 
 
 def plan_extraction(
@@ -148,12 +152,17 @@ def plan_extraction(
     chosen = full if settings.limit is None else full.select(limit=settings.limit)
     if not len(chosen.clips):
         raise InputError(f"'{chosen.name}' has no clips to extract")
+    n_all = chosen.part_of
+    if settings.long == "tile":
+        spec = loaded.spec
+        tiling = Tiling.of(spec.sample_rate_hz, spec.n_samples, settings.hop_s)
+        chosen = tiled(chosen, tiling)
     shapes: dict[str, tuple[int, int, int]] = {}
     if "attention" in capture.kinds:
         shapes = probe_maps(loaded.encoder, _first_features(loaded, chosen, settings))
         capture = fit_maps(capture, shapes)
     device_type = _device_type(loaded, settings.device, gpus_each)
-    return Plan(loaded, chosen, chosen.part_of, settings, capture, shapes, device_type)
+    return Plan(loaded, chosen, n_all, settings, capture, shapes, device_type)
 
 
 def _device_type(model: AudioTextModel, asked: str, gpus_each: float | None) -> str:
@@ -172,8 +181,8 @@ def _first_features(model: AudioTextModel, dataset: Dataset, settings: ExtractSe
     def skip(place: int, error: Exception) -> None:
         reasons.append(reason(error, dataset.clips[place]))
 
-    cut = cut_clips(model, dataset, settings.long)
-    one = Hearing(settings.long, batch_size=1, n_threads=0)
+    one = replace(settings.hearing, batch_size=1, n_threads=0)
+    cut = cut_clips(model, dataset, one.long)
     for waves, _ in hear(dataset.clips, cut, one, device=model.device, skip=skip):
         return model.features(waves)
     raise none_readable(len(dataset.clips), dataset.name, reasons[0])

@@ -156,13 +156,13 @@ class Worker:
         )
 
     def _cut(self, dataset: Dataset, number: int, place: int, remarks: dict[int, str]) -> Windows:
-        rate_hz = self.model.sample_rate_hz
-        max_s = self.model.reads_s(self.job.hearing.long)
-        wave = dataset.read(dataset.clips[number], rate_hz, max_s)
+        rate_hz, long = self.model.sample_rate_hz, self.job.hearing.long
+        clip, max_s = dataset.clips[number], self.model.reads_s(long)
+        wave = dataset.read(clip, rate_hz, max_s, middle=long == "center")
         odd = oddity(wave, rate_hz)
         if odd is not None:
             remarks[place] = odd
-        return self.model.windows(wave, self.job.hearing.long)
+        return self.model.windows(wave, long)
 
     def _advance(self, n_clips: int) -> None:
         if self.on_clips is not None and n_clips:

@@ -115,7 +115,12 @@ class AudioTextModel(nn.Module):
 
     def reads_s(self, long: LongPolicy) -> float | None:
         """Seconds of a clip that are looked at; None for all."""
-        return self.spec.duration_s if long == "first" and not self.any_length else None
+        return None if long == "tile" or (long == "first" and self.any_length) else self.window_s
+
+    @property
+    def window_s(self) -> float:
+        """Seconds of a window."""
+        return self.spec.duration_s
 
     def features(self, waves: Tensor) -> Features:
         """Windows [window, sample] → what the encoder reads, in its precision."""

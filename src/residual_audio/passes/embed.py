@@ -82,11 +82,14 @@ def embed_items(
     progress.advance(len(items) - n_done)
     if not vectors:
         return AudioVectors(np.zeros((0, model.joint_dim), np.float32), (), skipped)
+    found = torch.cat(vectors)
+    if not skipped.keys().isdisjoint(owners):  # broke off after some of its windows
+        whole = [i for i, owner in enumerate(owners) if owner not in skipped]
+        found, owners = found[whole], [owners[i] for i in whole]
     places = tuple(owners) if each_window else tuple(dict.fromkeys(owners))
     rows = range(len(owners)) if each_window else _rows_of(owners, places)
-    found = torch.cat(vectors)
     # types and devices by name: the defaults of the program around may be others
-    index = torch.tensor(rows, device=found.device)
+    index = torch.tensor(rows, device=found.device, dtype=torch.long)
     summed = found.new_zeros(len(places), found.shape[1]).index_add_(0, index, found)
     return AudioVectors(normalize(summed, dim=-1).numpy(), places, skipped)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -25,8 +25,9 @@ from residual_audio.errors import (
 Item = TypeVar("Item")
 Windows = npt.NDArray[np.float32]
 """[window, sample]"""
-Cut = Callable[[Item], Windows]
-"""Reads an item (a clip, a file, a waveform) and cuts its windows."""
+Cut = Callable[[Item], Windows | Iterator[npt.NDArray[np.float32]]]
+"""Reads an item (a clip, a file, a waveform) and cuts its windows; of a long one they come one by
+one, read as they are taken."""
 Skip = Callable[[int, Exception], None]
 """Told the place of an item that cannot be heard, and why."""
 LOUDEST = 1e10
@@ -48,6 +49,11 @@ class Hearing:
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise InputError(f"a batch size of {self.batch_size} makes no sense: give 1 or more")
+
+
+def heard_as(long: LongPolicy) -> LongPolicy:
+    """What is heard of the rows of a store: under `tile` each is a window already."""
+    return "first" if long == "tile" else long
 
 
 @dataclass
@@ -98,7 +104,8 @@ def hear(
     Items are taken by place, `batch_size` at a time, so that what runs together does not depend on
     what could be read before it. A batch ends early where the length changes (models that read
     clips of any length) and is never longer than `batch_size` windows. An item that cannot be read
-    is told to `skip`; without one its error is raised. Too many in a row that cannot be opened
+    is told to `skip`; without one its error is raised. One that breaks off after some windows is
+    told too, when those may have been given out already. Too many in a row that cannot be opened
     end the run (`reach` counts over several calls).
     """
     hearing, reach = hearing or Hearing(), reach or Reach()
@@ -127,23 +134,34 @@ def hear(
                 reach.failed(error)
                 continue
             reach.heard()
-            for window in windows:
-                if waiting and (len(waiting) == size or len(waiting[0]) != len(window)):
-                    yield batch()
-                waiting.append(window)
-                places.append(place)
+            try:
+                for window in windows:
+                    if waiting and (len(waiting) == size or len(waiting[0]) != len(window)):
+                        yield batch()
+                    waiting.append(window)
+                    places.append(place)
+            except (ResidualAudioError, OSError) as broken:  # after hours of a long recording
+                if skip is None:
+                    raise
+                skip(place, broken)
+                n = sum(one != place for one in places)
+                waiting, places = waiting[:n], places[:n]
     if waiting:
         yield batch()
 
 
 def _finite(cut: Cut[Item]) -> Cut[Item]:
-    def windows_of(item: Item) -> Windows:
+    def windows_of(item: Item) -> Windows | Iterator[npt.NDArray[np.float32]]:
         windows = cut(item)
-        largest = np.abs(windows).max(initial=0.0)
-        if not np.isfinite(largest):
-            raise AudioError("holds NaN or infinite samples")
-        if largest > LOUDEST:
-            raise AudioError(f"holds samples as large as {largest:.0e}, where full scale is 1")
-        return windows
+        return map(_check, windows) if isinstance(windows, Iterator) else _check(windows)
 
     return windows_of
+
+
+def _check(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    largest = np.abs(samples).max(initial=0.0)
+    if not np.isfinite(largest):
+        raise AudioError("holds NaN or infinite samples")
+    if largest > LOUDEST:
+        raise AudioError(f"holds samples as large as {largest:.0e}, where full scale is 1")
+    return samples

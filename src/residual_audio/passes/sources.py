@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from residual_audio.audio.decode import load_audio, resample
+from residual_audio.audio.decode import Samples, SoundBytes, load_audio, resample
 from residual_audio.audio.oddities import oddity
+from residual_audio.audio.spans import load_span, stream_windows
 from residual_audio.audio.windows import LongPolicy
 from residual_audio.data.base import Dataset
 from residual_audio.errors import AudioError, InputError
@@ -28,6 +30,9 @@ class Hearer(Protocol):
     @property
     def sample_rate_hz(self) -> int: ...
 
+    @property
+    def window_s(self) -> float: ...
+
     def windows(self, samples: npt.NDArray[Any], long: LongPolicy = "first") -> Windows: ...
 
     def reads_s(self, long: LongPolicy) -> float | None: ...
@@ -42,8 +47,10 @@ def cut_clips(
     """Clips of a data set, decoded as far as the model looks; whether a file is whole its container
     says. `odd` is told of clips that can hardly be heard."""
 
-    def cut(clip: Clip) -> Windows:
-        wave = dataset.read(clip, model.sample_rate_hz, model.reads_s(long))
+    def cut(clip: Clip) -> Windows | Iterator[Samples]:
+        if long == "tile" and clip.span is None and (place := dataset.sound(clip)) is not None:
+            return _tiles(model, place, lambda why: odd and odd(clip, why))
+        wave = dataset.read(clip, model.sample_rate_hz, model.reads_s(long), long == "center")
         if odd is not None and (why := oddity(wave, model.sample_rate_hz)):
             odd(clip, why)
         return model.windows(wave, long)
@@ -59,7 +66,9 @@ def cut_inputs(
 ) -> Cut[AudioInput]:
     """Files, decoded as far as the model looks, and waveforms of this sample rate."""
 
-    def cut(item: AudioInput) -> Windows:
+    def cut(item: AudioInput) -> Windows | Iterator[Samples]:
+        if long == "tile" and isinstance(item, str | Path):
+            return _tiles(model, Path(item), lambda why: odd and odd(item, why))
         wave = read(item)
         if odd is not None and (why := oddity(wave, model.sample_rate_hz)):
             odd(item, why)
@@ -67,6 +76,9 @@ def cut_inputs(
 
     def read(item: AudioInput) -> Windows:
         if isinstance(item, str | Path):
+            if long == "center":
+                n_samples = round(model.window_s * model.sample_rate_hz)
+                return load_span(Path(item), model.sample_rate_hz, n_samples)
             return load_audio(Path(item), model.sample_rate_hz, model.reads_s(long))
         if sample_rate_hz is None:
             raise InputError(
@@ -76,6 +88,27 @@ def cut_inputs(
         return resample(_checked(np.asarray(item)), sample_rate_hz, model.sample_rate_hz)
 
     return cut
+
+
+def _tiles(
+    model: Hearer, place: Path | SoundBytes, odd: Callable[[str], object]
+) -> Iterator[Samples]:
+    """Windows of a recording of any length, decoded as they are taken; the first at once, so that
+    what cannot be opened says so."""
+    rate_hz = model.sample_rate_hz
+    stream = stream_windows(place, rate_hz, round(model.window_s * rate_hz))
+    first = next(stream)
+
+    def windows() -> Iterator[Samples]:
+        strange = oddity(first, rate_hz)
+        for wave in chain([first], stream):
+            if strange is not None and oddity(wave, rate_hz) is None:
+                strange = None
+            yield from model.windows(wave, "tile")
+        if strange is not None:  # all of it
+            odd(strange)
+
+    return windows()
 
 
 def _checked(wave: npt.NDArray[Any]) -> Windows:

@@ -20,7 +20,7 @@ from residual_audio.errors import ModelError
 from residual_audio.files import replacing, write_json, write_safetensors
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import Features
-from residual_audio.passes.loop import Hearing, hear
+from residual_audio.passes.loop import Hearing, hear, heard_as
 from residual_audio.passes.sources import cut_clips
 from residual_audio.pipeline.asked_texts import AskedTexts
 from residual_audio.pipeline.responses import Directions, HeardTokens, directions_of, responses
@@ -88,7 +88,7 @@ def _heard(
     by_id = {clip.id: clip for clip in dataset.clips}
     there = [row for row in rows if str(store.clips["id"][row]) in by_id]
     clips = [by_id[str(store.clips["id"][row])] for row in there]
-    hearing = Hearing(store.run_info.long, batch_size=8)
+    hearing = Hearing(heard_as(store.run_info.long), batch_size=8)
     done: set[int] = set()
     cut = cut_clips(model, dataset, hearing.long)
     with closing(hear(clips, cut, hearing, device=model.device, skip=lambda *_: None)) as batches:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from residual_audio.audio.windows import LongPolicy
 from residual_audio.errors import InputError
 
 
@@ -23,6 +24,10 @@ class RunSettings:
     """So many clips drawn by the seed, each class by its share; instead of `limit`."""
     device: str = "auto"
     batch_size: int = 8
+    long: LongPolicy = "first"
+    """What is heard of a clip longer than the model's window; `tile` gives every window a row."""
+    hop_s: float | None = None
+    """`tile`: seconds between the beginnings of windows; None: their length."""
     seed: int = 0
     n_folds: int = 5
     n_exact: int = 64

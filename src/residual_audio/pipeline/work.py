@@ -33,6 +33,8 @@ def extract_store(at: Workshop) -> str:
         at.out,
         capture=kinds,
         batch_size=asked.batch_size,
+        long=asked.long,
+        hop_s=asked.hop_s,
         seed=asked.seed,
         progress=at.progress,
     )
@@ -47,11 +49,12 @@ def analyse_store(at: Workshop) -> Done:
     from residual_audio.analysis.analysis import Options, analyse
     from residual_audio.analysis.parts import PARTS
     from residual_audio.report.write import write_analysis
+    from residual_audio.store.by_clip import by_clip
 
     slow = {"kernel", "intervals", "curves"} if at.settings.quick else set()
     parts = frozenset(PARTS) - slow
     options = Options(parts=parts, seed=at.settings.seed, umap=not at.settings.quick)
-    analysis = analyse(at.store, options, at.progress)
+    analysis = analyse(by_clip(at.store), options, at.progress)
     n_heads, n_tables = len(analysis.tables["heads"]), len(analysis.tables)
     return Done(write_analysis(analysis, at.out), f"{n_heads} heads, {n_tables} tables")
 
@@ -61,7 +64,7 @@ def ablate_store(at: Workshop) -> Done:
     from residual_audio.ablation.ablation import AblationSettings, ablate
     from residual_audio.ablation.interventions import interventions_on
     from residual_audio.passes.kept import load_passes
-    from residual_audio.passes.loop import Hearing
+    from residual_audio.passes.loop import Hearing, heard_as
     from residual_audio.report.write import write_tables
 
     quick, store = at.settings.quick, at.store
@@ -72,9 +75,9 @@ def ablate_store(at: Workshop) -> Done:
     if n:
         rows = np.linspace(0, len(store) - 1, n).round().astype(int)
         ids = [str(store.clips["id"][i]) for i in rows]
-        heard = Hearing(store.run_info.long, batch_size=16)
+        heard = Hearing(heard_as(store.run_info.long), batch_size=16)
         sha256 = store.model_info.sha256
-        passes = load_passes(at.model, at.dataset, ids, heard, sha256=sha256, progress=at.progress)
+        passes = load_passes(at.model, at.heard, ids, heard, sha256=sha256, progress=at.progress)
         exact = AblationSettings(("attention",), ("exact",), curves=False)
         tables += ablate(interventions_on(store, rows, passes=passes), exact, at.progress)
     return Done(write_tables(at.out, tables), f"{len(tables)} tables, blocks exactly on {n} clips")
@@ -142,7 +145,7 @@ def listen_to_heads(at: Workshop) -> Done:
     written = write_listening(
         at.out,
         at.model,
-        at.dataset,
+        at.heard,
         at.store,
         n_previews=at.settings.n_previews,
         progress=at.progress,

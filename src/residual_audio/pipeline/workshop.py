@@ -39,6 +39,13 @@ class Workshop:
         return whole.select(limit=asked.limit, sample=asked.sample, seed=asked.seed)
 
     @cached_property
+    def heard(self) -> Dataset:
+        """The data set whose clips are the rows of the store."""
+        from residual_audio.extraction.same_data import heard_again
+
+        return heard_again(self.store, self.dataset, self.model)
+
+    @cached_property
     def store(self) -> Store:
         """There after the extraction."""
         from residual_audio.store import open_store

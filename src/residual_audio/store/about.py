@@ -39,6 +39,8 @@ class RunInfo:
     device: str
     precision: str = "float32"
     """Of the encoder's products."""
+    hop_s: float | None = None
+    """Under `tile`: seconds between the beginnings of windows; None: their length."""
 
 
 @dataclass(frozen=True)

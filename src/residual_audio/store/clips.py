@@ -16,6 +16,8 @@ from residual_audio.types import Clip
 
 NAME = "clips.parquet"
 COLUMNS = ("id", "label", "fold", "group", "captions", "status", "reason")
+OF_WINDOWS = ("part_of", "start_s")
+"""The recording that a row is a window of, and where in it; only in indexes that have windows."""
 
 _ROWS_AT_ONCE = 1024
 
@@ -32,13 +34,15 @@ class ClipTable:
         return len(self._columns["id"])
 
     def __getitem__(self, name: str) -> Column:
+        if name in OF_WINDOWS and name not in self._columns:
+            return np.full(len(self), None, dtype=object)
         if name not in self._columns:
             raise StoreError(f"clips have no column '{name}'; there are: {', '.join(COLUMNS)}")
         return self._columns[name]
 
     def __getattr__(self, name: str) -> Column:
-        if name in COLUMNS:
-            return self._columns[name]
+        if name in COLUMNS + OF_WINDOWS:
+            return self[name]
         raise AttributeError(name)
 
     @property
@@ -50,8 +54,11 @@ class ClipTable:
         return ClipTable({name: column[rows] for name, column in self._columns.items()})
 
 
-def write_clips(path: Path, clips: Iterable[Clip], reasons: Sequence[str | None]) -> None:
-    """`reasons[i]` says why clip i was skipped; None where it was not."""
+def write_clips(
+    path: Path, clips: Iterable[Clip], reasons: Sequence[str | None], windows: bool = False
+) -> None:
+    """`reasons[i]` says why clip i was skipped; None where it was not. `windows`: rows may be parts
+    of longer clips."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -64,6 +71,7 @@ def write_clips(path: Path, clips: Iterable[Clip], reasons: Sequence[str | None]
             ("captions", pa.list_(pa.string())),
             ("status", pa.string()),
             ("reason", pa.string()),
+            *((("part_of", pa.string()), ("start_s", pa.float64())) if windows else ()),
         ]
     )
     with replacing(path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
@@ -82,6 +90,8 @@ def _row(clip: Clip, reason: str | None) -> dict[str, Any]:
         "captions": list(clip.captions),
         "status": "ok" if reason is None else "skipped",
         "reason": reason,
+        "part_of": clip.part_of,
+        "start_s": clip.span and clip.span[0],
     }
 
 
@@ -91,7 +101,8 @@ def read_clips(path: Path, data: bytes | None = None) -> ClipTable:
 
     try:
         table = read_parquet(path if data is None else data)
-        columns = {name: _objects(table.column(name).to_pylist()) for name in COLUMNS}
+        there = [name for name in OF_WINDOWS if name in table.column_names]
+        columns = {name: _objects(table.column(name).to_pylist()) for name in (*COLUMNS, *there)}
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise StoreError(f"'{path}' is missing or damaged: {error}") from error
     columns["captions"] = _objects([tuple(texts or ()) for texts in columns["captions"]])

@@ -92,6 +92,11 @@ class Store:
         return self.all_clips.where(self.all_clips["status"] == "ok")
 
     @property
+    def has_windows(self) -> bool:
+        """Whether rows are windows of longer clips; `store.by_clip` has their means."""
+        return self.run_info.long == "tile"
+
+    @property
     def skipped(self) -> dict[str, str]:
         """Clip id → why it has no row."""
         data = read_listed(self.folder, self._listed[clip_index.NAME])
@@ -208,7 +213,8 @@ class Store:
         if is_sampled(name):
             whole = np.concatenate([np.array(piece) for piece in self.pieces(name)])
         elif sum(map(bool, self._n_ok.values())) == 1:
-            whole = next(self.pieces(name))
+            parts = list(self.pieces(name))
+            whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
         else:  # piece by piece: no second copy
             spec = self.manifest["arrays"][name]
             whole = np.empty((len(self), *spec["shape"]), spec["dtype"])

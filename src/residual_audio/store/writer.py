@@ -124,7 +124,8 @@ class StoreWriter:
         skipped = [why for why in reasons if why is not None]
         if len(skipped) == len(reasons):
             raise none_readable(len(reasons), self.record["asked"]["dataset"]["name"], skipped[0])
-        write_clips(self.folder / clip_index.NAME, clips, reasons)
+        windows = self.record["asked"]["run"]["long"] == "tile"
+        write_clips(self.folder / clip_index.NAME, clips, reasons, windows)
         odd = {
             clips[note.first + int(place)].id: what
             for note in notes

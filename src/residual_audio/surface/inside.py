@@ -19,6 +19,7 @@ from residual_audio.analysis.analysis import analyse as analyse_store
 from residual_audio.analysis.regimes import Space, in_space, parts_in
 from residual_audio.analysis.result import Analysis, analyse_head_table
 from residual_audio.progress import SILENT, Progress
+from residual_audio.store.by_clip import by_clip
 from residual_audio.surface.given import ModelLike
 from residual_audio.surface.runs import Folds, RunLike, given_run
 from residual_audio.table import Table, from_rows
@@ -48,7 +49,7 @@ def analyse(
     (3, True)
     """
     options = Options.of(_names(metrics), _names(units), labels, seed)
-    store = in_space(given_run(run).store, space)
+    store = in_space(by_clip(given_run(run).store), space)
     return analyse_store(store, parts_in(options, space), progress)
 
 
@@ -120,7 +121,8 @@ def ablation_study(
 
 def _table(given: Interventions, effects: Effects) -> Table:
     rows: list[dict[str, str | float]] = []
-    changes = summary(effects, groups=given.groups)
+    effects, groups = effects.by_clip(given.owners), given.of_clips(given.groups)
+    changes = summary(effects, groups=groups)
     for i, change in enumerate(changes):
         row: dict[str, str | float] = {"unit": change.unit}
         for measure, (mean, low, high) in change.changes.items():
@@ -132,9 +134,8 @@ def _table(given: Interventions, effects: Effects) -> Table:
                 f"{measure}_high": high,
             }
         rows.append(row)
-    n = len(given.rows)
     notes = (
-        f"{n} clips in {len(set(given.groups))} groups, replaced by {effects.about.mode}; "
+        f"{len(groups)} clips in {len(set(groups))} groups, replaced by {effects.about.mode}; "
         "low and high: paired 95% interval of the change, whole groups drawn",
     )
     return from_rows("ablation", rows, f"Answers without each unit, {effects.method}", notes)

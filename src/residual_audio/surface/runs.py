@@ -16,10 +16,10 @@ from residual_audio.errors import InputError, ModelError
 from residual_audio.extraction.extract_settings import ExtractOptions
 from residual_audio.extraction.extraction import Extraction
 from residual_audio.extraction.extraction import extract as extract_store
-from residual_audio.extraction.same_data import check_same_data
+from residual_audio.extraction.same_data import check_same_data, heard_again
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.passes.kept import Passes, load_passes
-from residual_audio.passes.loop import Hearing
+from residual_audio.passes.loop import Hearing, heard_as
 from residual_audio.progress import SILENT, Progress
 from residual_audio.store.reader import Store, open_store
 from residual_audio.surface.given import DatasetLike, ModelLike, given_dataset, given_model
@@ -116,9 +116,10 @@ class Run:
                 f"({store.model_info.name}): give that one"
             )
         ids = [str(store.clips["id"][i]) for i in (range(len(store)) if rows is None else rows)]
-        check_same_data(store, self.dataset)
-        hearing = Hearing(store.run_info.long, batch_size=16)
-        return load_passes(loaded, self.dataset, ids, hearing, progress=progress)
+        data = heard_again(store, self.dataset, loaded)
+        check_same_data(store, data)
+        hearing = Hearing(heard_as(store.run_info.long), batch_size=16)
+        return load_passes(loaded, data, ids, hearing, progress=progress)
 
     def __len__(self) -> int:
         return len(self.store)
