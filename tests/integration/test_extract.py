@@ -223,8 +223,8 @@ def test_a_model_that_breaks_down_is_an_error(tmp_path, dataset) -> None:
 
 
 def test_bad_requests(tmp_path, model, dataset) -> None:
-    with pytest.raises(InputError, match="'tile'"):
-        run(model, dataset, tmp_path, long="tile")
+    with pytest.raises(InputError, match="goes with --long tile"):
+        run(model, dataset, tmp_path, hop_s=1.0)
     with pytest.raises(InputError, match="must be positive"):
         run(model, dataset, tmp_path, batch_size=0)
     with pytest.raises(InputError, match="'hats'"):

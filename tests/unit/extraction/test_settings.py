@@ -15,7 +15,7 @@ def test_every_setting_is_a_keyword_and_no_keyword_is_unknown() -> None:
 
 
 def test_settings_that_make_no_store_are_refused() -> None:
-    with pytest.raises(InputError, match="one row a clip"):
-        ExtractSettings(long="tile")
+    with pytest.raises(InputError, match="goes with --long tile"):
+        ExtractSettings(hop_s=2.0)
     with pytest.raises(InputError, match="must be positive"):
         ExtractSettings(shard_size=0)
