@@ -90,11 +90,14 @@ from residual_audio.passes.sources import cut_clips
 class Ear:
     sample_rate_hz = 48000
     def windows(self, wave, long): return fit_windows(wave, 48000, long=long)
-    def reads_s(self, long): return 1.0 if long == "first" else None
+    window_s = 1.0
+    def reads_s(self, long): return None if long == "tile" else 1.0
 
 data = load_dataset("folder", sys.argv[1])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 assert cut_clips(Ear(), data, "first")(data.clips[0]).shape == (1, 48000)
+assert cut_clips(Ear(), data, "center")(data.clips[0]).shape == (1, 48000)
+assert len(next(cut_clips(Ear(), data, "tile")(data.clips[0]))) == 48000
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 

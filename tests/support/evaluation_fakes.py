@@ -25,6 +25,7 @@ class FakeModel:
     logit_scale = 10.0
     sample_rate_hz = 1000
     joint_dim = D
+    window_s = D / 1000
     device = torch.device("cpu")
 
     def __init__(self, name: str = "fake", texts: Mapping[str, np.ndarray] | None = None) -> None:

@@ -147,7 +147,20 @@ class Dataset:
             for clip, content in zip(self.clips, self._contents(), strict=True):
                 row = [clip.id, clip.label, clip.captions, clip.fold, clip.group, content]
                 digest.update(json.dumps(row, ensure_ascii=True).encode() + b"\n")
+        if self.fetch is not None:
+            from residual_audio.data.contents import content_digests
+
+            for content in content_digests(self.archives()):
+                digest.update(f"{content}\n".encode())
         return digest.hexdigest()
+
+    def archives(self) -> list[Path]:
+        """Files that the clips lie in, where many lie in one."""
+        files = getattr(self.clips, "files", None)
+        if files is None:
+            inside = (clip.path for clip in self.clips if clip.inside is not None)
+            files = dict.fromkeys(path for path in inside if path is not None)
+        return list(files)
 
     def _contents(self) -> list[str | None]:
         """Digest of each clip's file; None where it has none."""
@@ -156,7 +169,7 @@ class Dataset:
         paths = {
             clip.id: clip.path
             for clip in self.clips
-            # of clips inside a file the recipe says what the file holds
+            # of clips inside others the file that they lie in is looked at once
             if clip.path is not None and clip.inside is None and clip.id not in self.missing
         }
         found = dict(zip(paths, content_digests(list(paths.values())), strict=True))

@@ -86,7 +86,7 @@ class PackedClips(Sequence[Clip]):
     """Reads like a tuple of clips."""
 
     def __init__(self, files: tuple[Path, ...], table: pa.Table) -> None:
-        self._files, self._table = files, table
+        self.files, self._table = files, table
         self._columns = [table.column(name) for name in table.column_names]
 
     def __len__(self) -> int:
@@ -95,12 +95,12 @@ class PackedClips(Sequence[Clip]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PackedClips):
             return NotImplemented
-        return self._files == other._files and bool(self._table.equals(other._table))
+        return self.files == other.files and bool(self._table.equals(other._table))
 
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PackedClips, (self._files, self._table)
+        return PackedClips, (self.files, self._table)
 
     @overload
     def __getitem__(self, index: int) -> Clip: ...
@@ -138,7 +138,7 @@ class PackedClips(Sequence[Clip]):
         name, file, first, second, label, captions, fold, group = row
         return Clip(
             id=name,
-            path=self._files[file],
+            path=self.files[file],
             label=label,
             captions=tuple(captions or ()),
             fold=fold,

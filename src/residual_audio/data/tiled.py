@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -57,6 +58,11 @@ class WindowClips(Sequence[Clip]):
         self.of, self.lengths, self.tiling = of, lengths, tiling
         counts = [n_tiles(int(n), tiling.n_samples, tiling.hop) for n in lengths]
         self._ends = np.cumsum(np.asarray(counts, np.int64))
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Those that the recordings lie in, where many lie in one."""
+        return tuple(self.of.archives())
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import shutil
 import tarfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ import pytest
 from containers import RATE_HZ, add, sound, wave, write_tars
 
 from residual_audio.audio.decode import SoundBytes, load_audio
+from residual_audio.data import contents
 from residual_audio.data.registry import load_dataset, parse_name
 from residual_audio.data.webdataset import shard_files
 from residual_audio.errors import AudioError, DatasetError, InputError
@@ -42,11 +45,46 @@ def test_tar_shards_are_read_in_order(tmp_path) -> None:
 
 
 def test_the_fingerprint_follows_what_the_archives_hold_not_where_they_lie(tmp_path) -> None:
-    for name in ("a", "b", "c"):
+    for name in ("a", "c"):
         (tmp_path / name).mkdir()
-    first = load_dataset(f"wds:{write_tars(tmp_path / 'a')}").fingerprint()
-    assert load_dataset(f"wds:{write_tars(tmp_path / 'b')}").fingerprint() == first
+    pattern = write_tars(tmp_path / "a")
+    first = load_dataset(f"wds:{pattern}").fingerprint()
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    assert load_dataset(f"wds:{pattern.replace('/a/', '/b/')}").fingerprint() == first
     assert load_dataset(f"wds:{write_tars(tmp_path / 'c', n=9)}").fingerprint() != first
+
+
+def test_one_byte_of_a_sound_changes_the_fingerprint_of_all_containers(tmp_path) -> None:
+    """Sizes and places stay: it is what the archives hold that is looked at."""
+    tar = Path(write_tars(tmp_path, n=4).replace("{000..000}", "000"))
+    whole = load_dataset(f"wds:{tar}")
+    parquet = tmp_path / "part.parquet"
+    rows = [{"audio": {"bytes": sound(i), "path": f"{i}.wav"}} for i in range(3)]
+    pq.write_table(pa.Table.from_pylist(rows), parquet, compression="none")
+    for name, path, inside in (
+        (f"wds:{tar}", tar, whole.clips[0].inside[0] + 60),
+        (f"hf:{parquet}", parquet, parquet.read_bytes().index(sound(1)) + 60),
+    ):
+        data = load_dataset(name)
+        before, few = data.fingerprint(), data.select(limit=2).fingerprint()
+        bits = bytearray(path.read_bytes())
+        bits[inside] ^= 1
+        path.write_bytes(bits)
+        after = load_dataset(name)
+        assert after.recipe == data.recipe
+        assert after.fingerprint() != before
+        assert after.select(limit=2).fingerprint() != few
+
+
+def test_unchanged_archives_are_not_read_twice(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("RESIDUAL_AUDIO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(contents, "_TICK_NS", 0)
+    read, seen = contents.sha256_file, []
+    monkeypatch.setattr(contents, "sha256_file", lambda path: [seen.append(path), read(path)][1])
+    data = load_dataset(f"wds:{write_tars(tmp_path)}")
+    time.sleep(0.02)
+    assert data.fingerprint() == data.fingerprint()
+    assert len(seen) == len(data.archives()) > 1
 
 
 def test_hostile_and_broken_archives_are_refused(tmp_path) -> None:
