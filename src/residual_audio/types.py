@@ -40,15 +40,12 @@ class Clip:
     label: str | None = None
     captions: tuple[str, ...] = ()
     fold: int | None = None
-    """Official fold, where the data set has one."""
     group: str | None = None
     """Clips of one source (recording, speaker, instrument) share it; splits keep it whole."""
     inside: tuple[int, int] | None = None
     """Where in `path` it lies, where that is an archive or a table of many clips."""
-    part_of: str | None = None
-    """Id of the recording that it is a window of; None where it is all of one."""
-    span: tuple[float, float] | None = None
-    """First second and length of that window."""
+    part_of: str | None = None  # of a window: the recording that it is part of
+    span: tuple[float, float] | None = None  # and its first second and length there
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -93,6 +93,13 @@ class FakeStore:
         self.operators["text"] = rng.normal(size=(40, 16))
 
     @property
+    def n_all(self) -> int:
+        return self.n_clips
+
+    def clip_moments(self, site: Site) -> None:
+        return None
+
+    @property
     def sites(self) -> tuple[Site, ...]:
         return SITES
 

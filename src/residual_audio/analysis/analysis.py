@@ -102,8 +102,15 @@ def _assemble(material: Material, parts: list[Found], skipped: dict[str, str]) -
     tables = {"heads": heads, "blocks": block_table(heads), "stages": stages}
     tables["spectra"] = spectra_table(material.measures)
     tables["local_dimension"] = local_table(material.store, material.measures)
-    statistics = head_statistics(heads) | {"n_clips": len(material.store.clips)} | found
+    statistics = head_statistics(heads) | _counts(material.store) | found
     return Analysis(tables | made, statistics, skipped)
+
+
+def _counts(store: Source) -> dict[str, int]:
+    """Clips of the store and, of a large one, those of the declared sample."""
+    n_sampled = len(store.clips)
+    counts = {"n_clips": store.n_all}
+    return counts if n_sampled == store.n_all else {**counts, "n_sampled": n_sampled}
 
 
 def with_intervals(stages: Table, intervals: dict[str, dict[str, list[float]]]) -> Table:

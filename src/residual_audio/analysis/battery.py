@@ -14,12 +14,14 @@ import numpy as np
 from residual_audio.engine.jobs import available_cores, on_cores
 from residual_audio.metrics.dimension import local_dimension, mle, refusals, two_nn
 from residual_audio.metrics.estimators import of_neighbours, of_spectrum
+from residual_audio.metrics.moments import Moments
 from residual_audio.metrics.neighbours import Distances, neighbour_distances
-from residual_audio.metrics.spectra import eigenspectrum, kept_share
+from residual_audio.metrics.spectra import eigenspectrum, kept_share, spectrum_of_covariance
 from residual_audio.metrics.validate import Array, as_heads, check_finite
 from residual_audio.progress import SILENT, Progress
 
 N_NEIGHBOURS = 20
+"""Of the MLE estimate."""
 MAX_SEARCHED = 20_000
 """Clips beyond which neighbours are searched in a random sample: the search grows as n²."""
 
@@ -44,18 +46,20 @@ def measure(
     x: Array,
     *,
     transform: Array | None = None,
-    k: int = N_NEIGHBOURS,
     units: Sequence[str] | None = None,
     clips: Sequence[str] | None = None,
+    moments: Moments | None = None,
     nonlinear: bool = True,
     seed: int = 0,
     progress: Progress = SILENT,
 ) -> Battery:
     """Measure units [unit, clip, d], on all cores; `progress` advances by unit.
 
+    moments: of more clips than these, which spectra are then of.
+
     transform [unit, d, m]: the isometry of a projection, to measure what comes after it.
-    k: neighbours of the MLE estimate. Beyond `MAX_SEARCHED` clips neighbours are searched in a
-    random sample, and how far its two halves differ is reported (`twonn_spread`, `mle_spread`).
+    Beyond `MAX_SEARCHED` clips neighbours are searched in a random sample, and how far its two
+    halves differ is reported (`twonn_spread`, `mle_spread`).
     """
     x = as_heads(x)
     check_finite(x, units, clips)
@@ -67,18 +71,19 @@ def measure(
     def some(rows: slice) -> tuple[dict[str, Array], Array, Array, Array]:
         cloud = x[rows]
         root = None if transform is None else transform[rows]
-        spectra = eigenspectrum(cloud if root is None else cloud.astype(np.float64) @ root)
-        columns = {"n_clips": np.full(len(cloud), x.shape[1])} | of_spectrum(spectra)
+        spectra = _spectra(cloud, root, None if moments is None else moments.covariance[rows])
+        n = x.shape[1] if moments is None else moments.n
+        columns = {"n_clips": np.full(len(cloud), n)} | of_spectrum(spectra)
         if x.shape[2] >= 16:
             columns["kept_16"] = kept_share(spectra, 16)
         log_ratio, local = np.full(cloud.shape[:2], np.nan), np.full(cloud.shape[:2], np.nan)
         if nonlinear:
             searched = slice(None) if sampled is None else sampled
-            near = neighbour_distances(cloud[:, searched], k, transform=root)
+            near = neighbour_distances(cloud[:, searched], N_NEIGHBOURS, transform=root)
             found, log_ratio[:, searched], local[:, searched] = nonlinear_columns(near)
             columns |= found
             if sampled is not None:
-                columns |= _spread(cloud, root, k, np.array_split(drawn, 2))
+                columns |= _spread(cloud, root, np.array_split(drawn, 2))
         progress.advance(len(cloud))
         return columns, spectra, log_ratio, local
 
@@ -95,9 +100,17 @@ def measure(
     )
 
 
-def _spread(cloud: Array, root: Array | None, k: int, parts: Sequence[Array]) -> dict[str, Array]:
+def _spectra(cloud: Array, root: Array | None, covariance: Array | None) -> Array:
+    if covariance is None:
+        return eigenspectrum(cloud if root is None else cloud.astype(np.float64) @ root)
+    if root is not None:
+        covariance = np.swapaxes(root, -1, -2) @ covariance @ root
+    return spectrum_of_covariance(covariance)
+
+
+def _spread(cloud: Array, root: Array | None, parts: Sequence[Array]) -> dict[str, Array]:
     """Standard deviation of the estimates over disjoint parts of the sampled clips."""
-    found = [neighbour_distances(cloud[:, part], k, transform=root) for part in parts]
+    found = [neighbour_distances(cloud[:, part], N_NEIGHBOURS, transform=root) for part in parts]
     return {
         "twonn_spread": np.std([two_nn(near).value for near in found], axis=0, ddof=1),
         "mle_spread": np.std([mle(near).value for near in found], axis=0, ddof=1),

@@ -57,9 +57,10 @@ def measure_heads(
     n_heads = sum(site.n_heads for site in store.attention_sites)
     progress.step("analyse: dimension", n_heads * (1 + projected), "heads")
     for part in each_site(store):
+        over_clips = store.clip_moments(part.site)
         raw = measure(
-            part.x, units=part.names, clips=clips, nonlinear=nonlinear, seed=seed,
-            progress=progress,
+            part.x, units=part.names, clips=clips, moments=over_clips, nonlinear=nonlinear,
+            seed=seed, progress=progress,
         )  # fmt: skip
         found = {"head_id": np.array(part.names, dtype=object)} | raw.columns
         spectra["raw"] += list(raw.spectra)
@@ -69,6 +70,7 @@ def measure_heads(
             after = measure(
                 part.x,
                 transform=isometry(part.w_out),
+                moments=over_clips,
                 nonlinear=nonlinear,
                 seed=seed,
                 progress=progress,
@@ -87,7 +89,9 @@ def measure_heads(
     joined = {name: np.concatenate([c[name] for c in columns]) for name in columns[0]}
     if "reason" in joined:  # last: it is the longest
         joined["reason"] = joined.pop("reason")
-    table = complete_head_table(Table("heads", joined, CAPTION, _notes(joined, len(clips))))
+    table = complete_head_table(
+        Table("heads", joined, CAPTION, _notes(joined, len(clips), store.n_all))
+    )
     width = max(len(row) for row in spectra["raw"])
     return HeadMeasures(
         table,
@@ -108,9 +112,11 @@ def _pad(row: Array, width: int) -> Array:
     return np.pad(row, (0, width - len(row)), constant_values=np.nan)
 
 
-def _notes(columns: dict[str, Array], n_clips: int) -> tuple[str, ...]:
-    notes = [f"{n_clips} clips"]
-    if n_clips > MAX_SEARCHED:
+def _notes(columns: dict[str, Array], n_clips: int, n_all: int) -> tuple[str, ...]:
+    notes = [f"{n_all} clips"]
+    if n_all > n_clips:
+        notes.append(f"spectra are of all clips, all else of a random sample of {n_clips}")
+    elif n_clips > MAX_SEARCHED:
         notes.append(f"neighbours were searched in a random sample of {MAX_SEARCHED} clips")
     refused = int(np.count_nonzero(columns["reason"])) if "reason" in columns else 0
     if refused:

@@ -59,6 +59,13 @@ class _Seen:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
+    @property
+    def n_all(self) -> int:
+        return len(self._store.clips)
+
+    def clip_moments(self, site: Site) -> None:
+        """Those of a large store are of another space."""
+
 
 class _Projected(_Seen):
     def w_out(self, site: Site) -> Array:

@@ -96,7 +96,7 @@ def resample(samples: npt.ArrayLike, from_hz: int, to_hz: int) -> Samples:
 
 
 @dataclass(frozen=True)
-class Source:
+class OpenedSound:
     """A file opened at its beginning."""
 
     rate_hz: int
@@ -157,7 +157,7 @@ def _examine_once(path: _Place, n_bytes: int) -> _Examined:
 
 def open_sound(
     place: str | os.PathLike[str] | SoundBytes, stack: ExitStack, *, again: bool = False
-) -> Source:
+) -> OpenedSound:
     """Open a file that is whole as far as its container says; `again`: one of several openings,
     of which the first has a close look."""
     path: _Place = place if isinstance(place, SoundBytes) else Path(place)
@@ -171,14 +171,14 @@ def open_sound(
         # Without a length libsndfile guesses one from the bit rate, and stops there.
         source = io.BytesIO(information_frame(scan) + path.read_bytes()[scan.start :])
     if kind in ("foreign", "mp4") or (kind == "flac" and n_promised is None):
-        return Source(*codecs.open_blocks(_readable(path), str(path), stack))
+        return OpenedSound(*codecs.open_blocks(_readable(path), str(path), stack))
     try:
         sound = stack.enter_context(_sound_file(source, stack))
     except soundfile.LibsndfileError as error:
         # Raw AAC behind a tag, Ogg Speex, rarer containers: the other decoder may know them.
         if kind in ("unknown", "ogg") and codecs.available():
             try:
-                return Source(*codecs.open_blocks(_readable(path), str(path), stack))
+                return OpenedSound(*codecs.open_blocks(_readable(path), str(path), stack))
             except AudioError:
                 raise AudioError(_not_audio(path, kind, error)) from error
         raise AudioError(_not_audio(path, kind, error)) from error
@@ -190,7 +190,7 @@ def open_sound(
         _reach_end(path, sound, n_promised)
     # a frame of MPEG sound may lean on bytes of many before it: it is only read from its beginning
     seek = None if scan is not None else sound.seek
-    return Source(sound.samplerate, _sound_blocks(path, sound, n_promised), sound.frames, seek)
+    return OpenedSound(sound.samplerate, _sound_blocks(path, sound, n_promised), sound.frames, seek)
 
 
 def _readable(path: _Place) -> str | io.BytesIO:

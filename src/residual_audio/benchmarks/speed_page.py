@@ -26,8 +26,14 @@ _ROWS: dict[str, tuple[str, str]] = {
     "nano_answers_that_stay": ("zero-shot answers that stay (`nano`, synthetic sounds)", ""),
     "nano_change_twonn": ("median change of TwoNN over heads (`nano`)", ""),
     "nano_change_pr": ("median change of the participation ratio over heads (`nano`)", ""),
+    "slowest_over_encoder": ("slowest other step of `run` over the encoder", "≤ 1"),
     "memory_growth": ("memory, most clips over fewest", "≤ 1.1"),
     "time_growth": ("processor time a clip, most clips over fewer", "≤ 1.1"),
+    "store.clips": ("clips of the large store, 184 heads each", ""),
+    "store.analyse_peak_mb": ("memory of its analysis, raw and projected, in MB", ""),
+    "store.analyse_s": ("seconds of its analysis", ""),
+    "store.verify_s": ("seconds to verify it", ""),
+    "store.open_s": ("seconds to open it with its clip index", ""),
     "ray_two_over_one": ("two Ray workers over one", "≥ 1.8"),
 }
 
@@ -81,6 +87,12 @@ def speed_page(folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _value(found: Mapping[str, Any], key: str) -> Any:
+    part, _, rest = key.partition(".")
+    inner = found.get(part)
+    return inner.get(rest) if rest and isinstance(inner, Mapping) else inner
+
+
 def _rows(name: str, found: Any) -> list[str]:
     where = found.get("machine") if isinstance(found, Mapping) else None
     if not isinstance(where, Mapping):
@@ -89,7 +101,7 @@ def _rows(name: str, found: Any) -> list[str]:
     place = f"{where['processor']}, {where['cores']} cores | {where['date']} | {where['load']}"
     rows = []
     for key, (what, aim) in _ROWS.items():
-        value = found.get(key)
+        value = _value(found, key)
         if not isinstance(value, int | float):
             continue
         of_peer = key.endswith("ratio") or key == "ray_two_over_one"

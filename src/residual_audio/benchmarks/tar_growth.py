@@ -13,14 +13,17 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
 import numpy as np
 
+from residual_audio.benchmarks.large_store import LargeStore, bench_large_store
 from residual_audio.benchmarks.small_model import SPEC, small_model
 from residual_audio.data.packed_clips import ClipRows
 from residual_audio.data.registry import load_dataset
+from residual_audio.errors import InputError
 from residual_audio.extraction.extraction import extract
 from residual_audio.models import native
 from residual_audio.progress import SILENT, Progress
@@ -54,32 +57,66 @@ class IndexSize(TypedDict):
     read_s: float
 
 
-class TarGrowth(TypedDict):
-    """All that was measured."""
+class TarGrowth(TypedDict, total=False):
+    """What was measured of the parts that were asked for."""
 
     runs: list[TarRun]
     memory_growth: float
     time_growth: float
     flat: bool
     index: IndexSize
+    store: LargeStore
     ray_two_over_one: float | None
     """Speed of two Ray workers over that of one; only on free cores does it mean anything."""
 
 
-def bench_tar_growth(
-    sizes: Sequence[int], n_index: int, ray: bool = False, progress: Progress = SILENT
-) -> TarGrowth:
-    """Each size in a process of its own, since a peak never falls."""
-    runs: list[TarRun] = []
-    progress.step("extracting", len(sizes), "sizes")
+PARTS = ("tars", "index", "store")
+
+
+@dataclass(frozen=True)
+class GrowthSettings:
+    """What is measured, and how large."""
+
+    sizes: Sequence[int] = (1000, 10_000, 100_000)
+    """Clips in tar shards, from few to many."""
+    n_index: int = 1_000_000
+    n_store: int = 1_000_000
+    parts: Sequence[str] = ("tars", "index")
+    ray: bool = False
+
+    def __post_init__(self) -> None:
+        unknown = [part for part in self.parts if part not in PARTS]
+        if unknown:
+            raise InputError(f"no part '{unknown[0]}': choose among {', '.join(PARTS)}")
+        if list(self.sizes) != sorted(set(self.sizes)) or min(self.sizes, default=0) < 1:
+            raise InputError("sizes go from few clips to many, each once: 1000,10000,100000")
+
+
+def bench_growth(settings: GrowthSettings, progress: Progress = SILENT) -> TarGrowth:
+    """The parts that are asked for, each in processes of their own, since a peak never falls."""
+    found: TarGrowth = {}
     with tempfile.TemporaryDirectory() as folder:
-        each = math.gcd(_MOST_A_TAR, *sizes)  # every size is a number of whole archives
-        first = write_tars(Path(folder), max(sizes), each)
-        for n in sizes:
-            runs.append(json.loads(_call("run", _pattern(first, n // each), folder)))
-            progress.advance()
-        index: IndexSize = json.loads(_call("index", str(n_index), folder))
-        ratio = _ray_ratio(_pattern(first, min(sizes) // each), Path(folder)) if ray else None
+        if "tars" in settings.parts:
+            found = _tar_growth(settings, Path(folder), progress)
+        if "index" in settings.parts:
+            progress.step("clip index", settings.n_index)
+            found["index"] = json.loads(_call("index", str(settings.n_index), folder))
+        if "store" in settings.parts:
+            progress.step("large store", settings.n_store)
+            found["store"] = json.loads(_call("store", str(settings.n_store), folder))
+    return found
+
+
+def _tar_growth(settings: GrowthSettings, folder: Path, progress: Progress) -> TarGrowth:
+    runs: list[TarRun] = []
+    sizes = settings.sizes
+    progress.step("extracting", len(sizes), "sizes")
+    each = math.gcd(_MOST_A_TAR, *sizes)  # every size is a number of whole archives
+    first = write_tars(folder, max(sizes), each)
+    for n in sizes:
+        runs.append(json.loads(_call("run", _pattern(first, n // each), str(folder))))
+        progress.advance()
+    ratio = _ray_ratio(_pattern(first, min(sizes) // each), folder) if settings.ray else None
     memory = runs[-1]["peak_mb"] / runs[0]["peak_mb"]
     # the fixed part of a run (loading, first calls) weighs on a clip of a small one
     before = runs[-2] if len(runs) > 2 else runs[0]
@@ -89,7 +126,6 @@ def bench_tar_growth(
         "memory_growth": round(memory, 3),
         "time_growth": round(seconds, 3),
         "flat": memory <= FLAT and seconds <= FLAT,
-        "index": index,
         "ray_two_over_one": ratio,
     }
 
@@ -118,7 +154,7 @@ def write_tars(folder: Path, n_clips: int, each: int) -> Path:
 
 def _call(*arguments: str) -> str:
     call = [sys.executable, "-m", "residual_audio.benchmarks.tar_growth", *arguments]
-    return subprocess.run(call, check=True, capture_output=True, text=True, timeout=3600).stdout
+    return subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True, timeout=7200).stdout
 
 
 def _pattern(first: Path, n_tars: int) -> str:
@@ -176,6 +212,12 @@ def _ray_ratio(pattern: str, folder: Path) -> float:
 
 
 if __name__ == "__main__":
-    task, *given = sys.argv[1:]
-    done = _run(*given) if task == "run" else _index(int(given[0]), given[1])
+    task, size, place = sys.argv[1:]
+    done: TarRun | IndexSize | LargeStore
+    if task == "run":
+        done = _run(size, place)
+    elif task == "index":
+        done = _index(int(size), place)
+    else:
+        done = bench_large_store(Path(place) / "large", int(size))
     print(json.dumps(done))

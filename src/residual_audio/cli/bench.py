@@ -269,25 +269,68 @@ def growth(
     index: Annotated[
         int, typer.Option("--index", min=1, help="Clips of the index that is written and read.")
     ] = 1_000_000,
+    store: Annotated[
+        int, typer.Option("--store", min=100, help="Clips of the store that is analysed.")
+    ] = 1_000_000,
+    part: Annotated[
+        str, typer.Option("--part", help="tars, index, store; a,b or all, run in pieces.")
+    ] = "tars,index",
     ray: Annotated[bool, typer.Option("--ray", help="Also one and two Ray workers.")] = False,
     json: options.Json = False,
 ) -> None:
     """More and more tar clips, a very small encoder: memory flat, time linear; exit 1 if not.
 
-    Time is that of the processor, which a busy machine does not change much.
+    Time is that of the processor, which a busy machine does not change much. The part `store`
+    writes a store of 184 heads a clip (13 GB a million) and verifies and analyses it.
     """
-    from residual_audio.benchmarks.tar_growth import bench_tar_growth
+    from residual_audio.benchmarks.tar_growth import PARTS, GrowthSettings, bench_growth
 
+    parts = PARTS if part == "all" else tuple(part.split(","))
+    sizes = [int(n) for n in clips.split(",")]
     with watching(json) as progress:
-        found = bench_tar_growth([int(n) for n in clips.split(",")], index, ray, progress)
+        found = bench_growth(GrowthSettings(sizes, index, store, parts, ray), progress)
     if json:
         _print_measured(found)
     else:
-        rows = [[f"{v:,}" for v in run.values()] for run in found["runs"]]
-        print_table(list(found["runs"][0]), rows)
+        if "runs" in found:
+            rows = [[f"{v:,}" for v in run.values()] for run in found["runs"]]
+            print_table(list(found["runs"][0]), rows)
         rest = {name: value for name, value in found.items() if name != "runs"}
         print_table(["", ""], [[name, str(value)] for name, value in rest.items()])
-    if not found["flat"]:
+    if not found.get("flat", True):
+        raise typer.Exit(1)
+
+
+@app.command("run")
+def run(
+    n_clips: Annotated[int, typer.Option("--clips", min=82, help="Synthetic clips of 10 s.")] = 500,
+    model: options.Model = "htsat-tiny-random",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Run folder to keep: a stopped bench goes on there."),
+    ] = None,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+) -> None:
+    """`residual-audio run` by step; exit 1 if a step takes longer than the encoder.
+
+    Processor time decides, which a busy machine does not change much.
+    """
+    import tempfile
+
+    from residual_audio.benchmarks.run_speed import bench_run
+
+    with tempfile.TemporaryDirectory() as folder, watching(json) as progress:
+        found = bench_run(model, n_clips, out or Path(folder), seed, progress)
+    if json:
+        _print_measured(found)
+    else:
+        times = found["steps"].items()
+        rows = [[name, f"{t['seconds']:.1f}", f"{t['cpu_s']:.1f}"] for name, t in times]
+        ratio = found["slowest_over_encoder"]
+        title = f"{found['slowest']} takes {ratio:.2f} of the encoder's time"
+        print_table(["step", "seconds", "processor seconds"], rows, title)
+    if not found["encoder_leads"]:
         raise typer.Exit(1)
 
 

@@ -50,11 +50,12 @@ def analyse_store(at: Workshop) -> Done:
     from residual_audio.analysis.parts import PARTS
     from residual_audio.report.write import write_analysis
     from residual_audio.store.by_clip import by_clip
+    from residual_audio.store.sampled import sampled
 
     slow = {"kernel", "intervals", "curves"} if at.settings.quick else set()
     parts = frozenset(PARTS) - slow
     options = Options(parts=parts, seed=at.settings.seed, umap=not at.settings.quick)
-    analysis = analyse(by_clip(at.store), options, at.progress)
+    analysis = analyse(sampled(by_clip(at.store), at.settings.seed), options, at.progress)
     n_heads, n_tables = len(analysis.tables["heads"]), len(analysis.tables)
     return Done(write_analysis(analysis, at.out), f"{n_heads} heads, {n_tables} tables")
 

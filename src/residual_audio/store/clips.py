@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ import numpy.typing as npt
 from residual_audio.errors import StoreError
 from residual_audio.files import read_parquet, replacing
 from residual_audio.types import Clip
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NAME = "clips.parquet"
 COLUMNS = ("id", "label", "fold", "group", "captions", "status", "reason")
@@ -27,10 +30,12 @@ Column = npt.NDArray[np.object_]
 class ClipTable:
     """Columns by name, as object arrays; None where a clip has no value."""
 
-    def __init__(self, columns: dict[str, Column]) -> None:
+    def __init__(self, columns: Mapping[str, Column]) -> None:
         self._columns = columns
 
     def __len__(self) -> int:
+        if isinstance(self._columns, _Unread):
+            return int(self._columns.table.num_rows)
         return len(self._columns["id"])
 
     def __getitem__(self, name: str) -> Column:
@@ -51,7 +56,33 @@ class ClipTable:
 
     def where(self, rows: npt.NDArray[Any]) -> ClipTable:
         """The table with these rows (mask or indices)."""
+        if isinstance(self._columns, _Unread):
+            which = np.flatnonzero(rows) if rows.dtype == bool else rows
+            return ClipTable(_Unread(self._columns.table.take(which)))
         return ClipTable({name: column[rows] for name, column in self._columns.items()})
+
+
+class _Unread(Mapping[str, Column]):
+    """Columns of a parquet table that become objects when they are asked for: a million clips are
+    a hundred megabytes as they are, and ten times that as objects."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        self._read: dict[str, Column] = {}
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._read:
+            values = self.table.column(name).to_pylist()
+            if name == "captions":
+                values = [tuple(texts or ()) for texts in values]
+            self._read[name] = _objects(values)
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.table.column_names)
+
+    def __len__(self) -> int:
+        return len(self.table.column_names)
 
 
 def write_clips(
@@ -102,11 +133,9 @@ def read_clips(path: Path, data: bytes | None = None) -> ClipTable:
     try:
         table = read_parquet(path if data is None else data)
         there = [name for name in OF_WINDOWS if name in table.column_names]
-        columns = {name: _objects(table.column(name).to_pylist()) for name in (*COLUMNS, *there)}
+        return ClipTable(_Unread(table.select([*COLUMNS, *there])))
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise StoreError(f"'{path}' is missing or damaged: {error}") from error
-    columns["captions"] = _objects([tuple(texts or ()) for texts in columns["captions"]])
-    return ClipTable(columns)
 
 
 def read_skipped(path: Path, data: bytes) -> dict[str, str]:

@@ -267,6 +267,15 @@ class Store:
         out = self.heads(site)[:, found.head] @ self.w_out(site)[found.head]
         return out + self.b_out(site) / site.n_heads if bias else out
 
+    @property
+    def n_all(self) -> int:
+        """Clips that moments and spectra are of; a sample of a large store has fewer rows."""
+        return len(self)
+
+    def clip_moments(self, site: Site | str) -> Moments | None:
+        """Mean and scatter of each head over all clips; None where their rows are at hand."""
+        return None
+
     def moments(self, site: Site | str) -> Moments:
         """Count, mean and scatter of each head over all tokens of all clips."""
         name = f"moments/{self.site(site)}"

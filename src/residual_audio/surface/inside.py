@@ -20,6 +20,7 @@ from residual_audio.analysis.regimes import Space, in_space, parts_in
 from residual_audio.analysis.result import Analysis, analyse_head_table
 from residual_audio.progress import SILENT, Progress
 from residual_audio.store.by_clip import by_clip
+from residual_audio.store.sampled import sampled
 from residual_audio.surface.given import ModelLike
 from residual_audio.surface.runs import Folds, RunLike, given_run
 from residual_audio.table import Table, from_rows
@@ -49,7 +50,7 @@ def analyse(
     (3, True)
     """
     options = Options.of(_names(metrics), _names(units), labels, seed)
-    store = in_space(by_clip(given_run(run).store), space)
+    store = in_space(sampled(by_clip(given_run(run).store), seed), space)
     return analyse_store(store, parts_in(options, space), progress)
 
 

@@ -12,7 +12,7 @@ from residual_audio.benchmarks import analyse_speed as battery_bench
 from residual_audio.benchmarks.kill import Survived
 from residual_audio.benchmarks.memory import growth
 from residual_audio.benchmarks.speed_page import machine, speed_page
-from residual_audio.benchmarks.tar_growth import bench_tar_growth
+from residual_audio.benchmarks.tar_growth import GrowthSettings, bench_growth
 from residual_audio.cli.app import build
 from residual_audio.errors import InputError
 
@@ -41,7 +41,7 @@ def test_memory_of_a_small_extraction_is_measured() -> None:
 
 
 def test_growth_from_tar_shards_and_of_an_index_is_measured() -> None:
-    found = bench_tar_growth([6, 12], n_index=5000)
+    found = bench_growth(GrowthSettings([6, 12], n_index=5000))
     assert [run["clips"] for run in found["runs"]] == [6, 12]
     assert found["memory_growth"] == pytest.approx(1, abs=0.3)
     assert found["index"]["clips"] == 5000
