@@ -2,11 +2,12 @@
 
 For each outer fold a study of its own looks for the best settings by the accuracy on held-out
 groups of the training part; they are then fitted on the whole training part and scored once on the
-test part. Studies live in one SQLite file and continue where they stopped.
+test part. Every study lives in an SQLite file of its own and continues where it stopped.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -123,7 +124,7 @@ def sweep(
             raise InputError(f"fold '{split.name}' has no clip to hold out: nothing can be chosen")
         study = optuna.create_study(
             study_name=f"fold {split.name}, seed {split.seed}",
-            storage=f"sqlite:///{storage}",
+            storage=f"sqlite:///{study_file(storage, split.name)}",
             direction="maximize",
             load_if_exists=True,
             sampler=optuna.samplers.TPESampler(seed=split.seed, n_startup_trials=min(10, n_trials)),
@@ -148,6 +149,12 @@ def sweep(
         found.folds.append(_nested(problem, split, study.best_params, study.best_value))
         problem.forget()
     return found
+
+
+def study_file(storage: Path, fold: str) -> Path:
+    """`direct.db` → `direct-1.db`: nobody else writes to a fold's study."""
+    plain = re.sub(r"[^\w-]+", "-", fold)
+    return storage.with_name(f"{storage.stem}-{plain}{storage.suffix}")
 
 
 def _nested(

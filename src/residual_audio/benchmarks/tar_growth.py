@@ -83,6 +83,8 @@ class GrowthSettings:
     n_store: int = 1_000_000
     parts: Sequence[str] = ("tars", "index")
     ray: bool = False
+    ray_address: str | None = None
+    """A cluster that sees the folder for temporary files; None: one on this machine."""
 
     def __post_init__(self) -> None:
         unknown = [part for part in self.parts if part not in PARTS]
@@ -116,7 +118,9 @@ def _tar_growth(settings: GrowthSettings, folder: Path, progress: Progress) -> T
     for n in sizes:
         runs.append(json.loads(_call("run", _pattern(first, n // each), str(folder))))
         progress.advance()
-    ratio = _ray_ratio(_pattern(first, min(sizes) // each), folder) if settings.ray else None
+    ratio = (
+        _ray_ratio(_pattern(first, min(sizes) // each), folder, settings) if settings.ray else None
+    )
     memory = runs[-1]["peak_mb"] / runs[0]["peak_mb"]
     # the fixed part of a run (loading, first calls) weighs on a clip of a small one
     before = runs[-2] if len(runs) > 2 else runs[0]
@@ -197,7 +201,7 @@ def _index(n_clips: int, folder: str) -> IndexSize:
     }
 
 
-def _ray_ratio(pattern: str, folder: Path) -> float:
+def _ray_ratio(pattern: str, folder: Path, settings: GrowthSettings) -> float:
     """Seconds of one worker over those of two, workers' beginnings included."""
     name = folder / "model"
     native.save(small_model(), name)
@@ -206,7 +210,10 @@ def _ray_ratio(pattern: str, folder: Path) -> float:
     for processes in (1, 2):
         start = time.monotonic()
         with tempfile.TemporaryDirectory(dir=folder) as out:
-            extract(str(name), data, out, engine="ray", processes=processes, device="cpu")
+            extract(
+                str(name), data, out, engine="ray", processes=processes, device="cpu",
+                ray_address=settings.ray_address,
+            )  # fmt: skip
         seconds.append(time.monotonic() - start)
     return round(seconds[0] / seconds[1], 2)
 

@@ -276,6 +276,9 @@ def growth(
         str, typer.Option("--part", help="tars, index, store; a,b or all, run in pieces.")
     ] = "tars,index",
     ray: Annotated[bool, typer.Option("--ray", help="Also one and two Ray workers.")] = False,
+    ray_address: Annotated[
+        str | None, typer.Option("--ray-address", help="Ray cluster; none: one on this machine.")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """More and more tar clips, a very small encoder: memory flat, time linear; exit 1 if not.
@@ -288,7 +291,7 @@ def growth(
     parts = PARTS if part == "all" else tuple(part.split(","))
     sizes = [int(n) for n in clips.split(",")]
     with watching(json) as progress:
-        found = bench_growth(GrowthSettings(sizes, index, store, parts, ray), progress)
+        found = bench_growth(GrowthSettings(sizes, index, store, parts, ray, ray_address), progress)
     if json:
         _print_measured(found)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,15 +16,19 @@ from residual_audio.adaptation.problem import Problem, problem_of
 from residual_audio.adaptation.references import Elsewhere, elsewhere
 from residual_audio.adaptation.search import Searched, sweep
 from residual_audio.adaptation.smaller import leave_early, retain_and_prune
+from residual_audio.adaptation.spread_search import SweepJob, sweep_folds
 from residual_audio.adaptation.transfer import Transferred, transfer
 from residual_audio.direct.contributions import Contributions
+from residual_audio.engine import Where
 from residual_audio.progress import SILENT, Progress
 from residual_audio.reweight.cached import Streams
 from residual_audio.reweight.sliders import Sliders, gains_of_sliders
 from residual_audio.surface.given import GainsLike, ModelLike, given_gains
-from residual_audio.surface.runs import Folds, RunLike, fold_names, given_run
+from residual_audio.surface.runs import Folds, Run, RunLike, fold_names, given_run
 from residual_audio.table import Table, from_rows
 from residual_audio.types import Gains
+
+HERE = Where()
 
 
 @dataclass(frozen=True)
@@ -131,16 +135,42 @@ def search_settings(
     *,
     n_trials: int = 30,
     network: bool = False,
+    where: Where = HERE,
     progress: Progress = SILENT,
 ) -> Searched:
     """Trials of a nested search for settings, and its folds: each was scored by settings that were
-    chosen on its training part. Studies are kept below the run and continued."""
-    database = given_run(studied.run).folder / "sweeps" / ("both.db" if network else "direct.db")
-    progress.keeps(f"finished trials are kept in {database}, the same command continues")
-    problem = studied.problem(network, progress)
+    chosen on its training part. Studies are kept below the run and continued. `where` folds are
+    searched: here one by one, or side by side in processes or on a Ray cluster."""
+    given = given_run(studied.run)
+    database = given.folder / "sweeps" / ("both.db" if network else "direct.db")
+    progress.keeps(f"finished trials are kept in {database.parent}, the same command continues")
+    problem = studied.problem(network and not where.elsewhere, progress)
     division = folds_of(problem.clips, studied.n_folds, studied.seed)
+    if where.elsewhere:
+        loaded = _LoadedThere(given.folder.resolve(), studied, network, given.root, given.options)
+        job = SweepJob(loaded, database.resolve(), n_trials, studied.n_folds, studied.seed)
+        return sweep_folds(job, tuple(division.names), where, progress)
     how = Division(seed=studied.seed)
     return sweep(problem, division, database, n_trials=n_trials, how=how, progress=progress)
+
+
+@dataclass(frozen=True)
+class _LoadedThere:
+    """Loads the problem of a run in whatever process it is called."""
+
+    folder: Path
+    studied: Studied
+    network: bool
+    root: str | Path | None
+    options: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        # a run may hold a model or a data set: other processes open them themselves
+        object.__setattr__(self, "studied", replace(self.studied, run=self.folder))
+
+    def __call__(self) -> Problem:
+        run = Run(self.folder, root=self.root, options=self.options)
+        return replace(self.studied, run=run).problem(self.network)
 
 
 def slider_gains(run: RunLike, sliders: Sliders | Path | str) -> Gains:
