@@ -6,12 +6,13 @@ See `passes.fan_out` for how units share what comes before their removal.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
 from residual_audio.ablation.effects import About, Effects, Measured
 from residual_audio.ablation.removal import ZERO, Replacement, removal
+from residual_audio.engine.cores import on_single_cores
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import MEASURES, Judge
 from residual_audio.models.encoder import State, States
@@ -49,18 +50,40 @@ def exact_ablation(
         measured.put_before(clips, judge.measure(base, clips, base))
         donors = _previous(keep.values, last)
         last = {key: value[-1:] for key, value in keep.values.items()}
-        for block, members in plan:
-            group = [found[i] for i in members]
-            for row, clip in enumerate(clips):
-                donor = {k: v[row] for k, v in donors.items()} if donors else None
-                edit = removal(group, sites, instead, donor)
-                state = State(block, keep.states[block].tokens[row : row + 1])
-                joint = model.joint(model.encoder.encode(None, edit=edit, start=state))
-                values = judge.measure(joint[:, None], clip[None], base[row : row + 1])
-                measured.put_after(members, clip[None], values)
+        jobs = [(row, *group) for group in plan for row in range(len(clips))]
+
+        def take_out(row: int, block: int, members: list[int]) -> None:
+            clip = clips[row : row + 1]
+            donor = {k: v[row] for k, v in donors.items()} if donors else None
+            edit = removal([found[i] for i in members], sites, instead, donor)
+            state = State(block, keep.states[block].tokens[row : row + 1])
+            joint = model.joint(model.encoder.encode(None, edit=edit, start=state))
+            values = judge.measure(joint[:, None], clip, base[row : row + 1])
+            measured.put_after(members, clip, values)
+
+        _each(take_out, jobs, base.device)
         progress.advance(len(clips))
     about = About("exact", instead.mode, time.perf_counter() - start)
     return measured.effects([unit.name for unit in found], about)
+
+
+def _each(
+    work: Callable[[int, int, list[int]], None],
+    jobs: Sequence[tuple[int, int, list[int]]],
+    device: torch.device,
+) -> None:
+    """On a CPU a core has one at a time to itself: products of a few copies are too small to be
+    worth splitting."""
+    if device.type != "cpu":
+        for job in jobs:
+            work(*job)
+        return
+
+    def take(numbers: Iterator[int]) -> None:
+        for number in numbers:
+            work(*jobs[number])
+
+    on_single_cores(take, len(jobs))
 
 
 def _previous(values: Values, before: Values) -> Values:
