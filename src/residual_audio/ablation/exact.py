@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from residual_audio.ablation.effects import About, Effects, Measured
 from residual_audio.ablation.removal import ZERO, Replacement, removal
@@ -50,21 +52,36 @@ def exact_ablation(
         measured.put_before(clips, judge.measure(base, clips, base))
         donors = _previous(keep.values, last)
         last = {key: value[-1:] for key, value in keep.values.items()}
-        jobs = [(row, *group) for group in plan for row in range(len(clips))]
+        ground = _Ground(clips, base, keep, donors)
 
-        def take_out(row: int, block: int, members: list[int]) -> None:
-            clip = clips[row : row + 1]
-            donor = {k: v[row] for k, v in donors.items()} if donors else None
-            edit = removal([found[i] for i in members], sites, instead, donor)
-            state = State(block, keep.states[block].tokens[row : row + 1])
-            joint = model.joint(model.encoder.encode(None, edit=edit, start=state))
-            values = judge.measure(joint[:, None], clip, base[row : row + 1])
+        def take_out(row: int, block: int, members: list[int], ground: _Ground = ground) -> None:
+            clip = ground.clips[row : row + 1]
+            edit = removal([found[i] for i in members], sites, instead, ground.donor(row))
+            joint = model.joint(model.encoder.encode(None, edit=edit, start=ground.at(row, block)))
+            values = judge.measure(joint[:, None], clip, ground.base[row : row + 1])
             measured.put_after(members, clip, values)
 
+        jobs = [(row, *group) for group in plan for row in range(len(clips))]
         _each(take_out, jobs, base.device)
         progress.advance(len(clips))
     about = About("exact", instead.mode, time.perf_counter() - start)
     return measured.effects([unit.name for unit in found], about)
+
+
+@dataclass(frozen=True)
+class _Ground:
+    """What one ordinary pass over a batch left behind."""
+
+    clips: Tensor
+    base: Tensor
+    keep: States
+    donors: Values
+
+    def donor(self, row: int) -> Values | None:
+        return {k: v[row] for k, v in self.donors.items()} if self.donors else None
+
+    def at(self, row: int, block: int) -> State:
+        return State(block, self.keep.states[block].tokens[row : row + 1])
 
 
 def _each(

@@ -32,7 +32,7 @@ class AskedTexts:
 
     def texts_of(self, row: int) -> list[AskedText]:
         """Texts of a clip in order, with its cosine to each."""
-        own = np.asarray(self._store.embedding()[row], np.float64)
+        own = self._embedding[row]
         return [
             {"text": text, "kind": kind, "score": float(own @ vector)}
             for text, kind, vector in self._of(row)
@@ -72,6 +72,10 @@ class AskedTexts:
         vectors = np.asarray(self._model.embed_text(texts), np.float64)
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return dict(zip(texts, vectors, strict=True))
+
+    @cached_property
+    def _embedding(self) -> FloatArray:
+        return np.asarray(self._store.embedding(), np.float64)
 
     @cached_property
     def _joint(self) -> Joint:

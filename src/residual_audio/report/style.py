@@ -107,13 +107,26 @@ def save(figure: Figure, path: Path, formats: Sequence[str] = FORMATS) -> list[P
 
     if path.suffix[1:] in FORMATS:
         formats = (path.suffix[1:],)
+    _lay_out(figure)
     written = []
     for format in formats:
         buffer = io.BytesIO()
-        figure.savefig(buffer, format=format, metadata=_UNDATED[format])
+        how = {"compress_level": 3} if format == "png" else {}
+        figure.savefig(buffer, format=format, metadata=_UNDATED[format], pil_kwargs=how)
         written.append(write_bytes(path.with_suffix(f".{format}"), buffer.getvalue()))
-        figure.set_layout_engine("none")  # one layout for all files
     return written
+
+
+def _lay_out(figure: Figure) -> None:
+    """One layout for all files; left to `savefig` it is made twice a file, and all drawn twice."""
+    import matplotlib as mpl
+
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        # a placeholder, as "none" leaves it, would still have everything drawn twice
+        with mpl.rc_context({"figure.constrained_layout.use": False, "figure.autolayout": False}):
+            figure.set_layout_engine(None)
 
 
 _UNDATED: dict[str, dict[str, None]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}}
