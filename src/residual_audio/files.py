@@ -68,8 +68,11 @@ process everywhere set it, nothing else does."""
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name to write to; it takes the place of `path` only when complete and on disk."""
+def replacing(path: Path, durable: bool = True) -> Iterator[Path]:
+    """A temporary name to write to; it takes the place of `path` only when complete and on disk.
+
+    Not `durable`: complete, but nobody waits for the disk. For files that are made again where a
+    machine, not just a process, may have lost them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _clean_up(path)
     temporary = _temporary(path)
@@ -77,13 +80,15 @@ def replacing(path: Path) -> Iterator[Path]:
         _tell("begin", temporary)
         yield temporary
         _tell("written", temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
+        if durable:
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
         temporary.chmod(0o644)  # some writers leave files that only their owner can read
         _tell("synced", temporary)
         os.replace(temporary, path)
         _tell("renamed", path)
-        _sync_folder(path.parent)
+        if durable:
+            _sync_folder(path.parent)
         _tell("durable", path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -170,14 +175,14 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_bytes(path: Path, data: bytes) -> Path:
-    with replacing(path) as temporary:
+def write_bytes(path: Path, data: bytes, durable: bool = True) -> Path:
+    with replacing(path, durable) as temporary:
         temporary.write_bytes(data)
     return path
 
 
-def write_text(path: Path, text: str) -> Path:
-    return write_bytes(path, text.encode("utf-8"))
+def write_text(path: Path, text: str, durable: bool = True) -> Path:
+    return write_bytes(path, text.encode("utf-8"), durable)
 
 
 def write_json(path: Path, value: Any) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import faulthandler
 import os
+import shutil
 import socket
 import sys
 from pathlib import Path
@@ -30,6 +31,8 @@ from residual_audio.extraction.extraction import extract
 from residual_audio.models import native
 from residual_audio.progress import Progress
 from residual_audio.store.verify import verify_store
+from residual_audio.surface.gain_studies import Studied, search_settings
+from residual_audio.surface.runs import Run
 
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
 
@@ -158,6 +161,22 @@ def test_in_a_job_that_runs_already_one_bad_task_does_not_end_the_others(
         assert engine.gpus_each == 0
         assert [done.result for done in engine.run([4], nothing, work)] == [8]
     assert not ray.is_initialized()
+
+
+def test_a_sweep_gives_the_same_with_its_folds_elsewhere(cluster, tmp_path) -> None:
+    data = load_dataset("synthetic", n_clips=36, duration_s=1.0, classes=["siren", "organ"])
+    run = Run(tmp_path / "run")
+    extract(tiny_model(), data, run.folder, capture="heads,direct", device="cpu")
+    studied = Studied(run.folder, device="cpu")
+    here = search_settings(studied, n_trials=1)
+    shutil.move(run.folder / "sweeps", tmp_path / "kept")
+    where = Where("ray", address=cluster.address)
+    there = search_settings(studied, n_trials=1, where=where)
+    assert there == here
+    # a study a fold, each in a file of its own: nobody waits for another's lock
+    files = sorted(path.name for path in (run.folder / "sweeps").iterdir())
+    assert files == [f"direct-{row['fold']}.db" for row in there.folds]
+    assert len(there.trials) == len(files) == 5
 
 
 def test_workers_that_cannot_begin_and_a_cluster_that_goes_away(cluster, monkeypatch) -> None:

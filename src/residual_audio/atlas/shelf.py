@@ -68,7 +68,8 @@ class Shelf:
             self._blocks[name] = text
             return
         path = self.folder / "data" / f"{name}.js"
-        self.files.append(write_text(path, _script(name, text)))
+        # hundreds of files, made again by the same command: waiting for the disk takes longest
+        self.files.append(write_text(path, _script(name, text), durable=False))
 
     def close(self, title: str) -> Path:
         """Write the page itself and return its path."""

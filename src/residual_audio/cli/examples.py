@@ -90,7 +90,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "bench leaks": ("bench leaks --embeddings 200",),
     "bench memory": ("bench memory --clips 100,1000",),
-    "bench growth": ("bench growth --clips 1000,10000",),
+    "bench growth": ("bench growth --clips 1000,10000", "bench growth --part store --json"),
+    "bench run": ("bench run --clips 100", "bench run --out runs/bench --json"),
     "bench page": ("bench page docs/results --out speed.md",),
 }
 

@@ -30,6 +30,14 @@ class AskedTexts:
         self._store = store
         self._answers = answers_of(store)
 
+    def prepare(self) -> None:
+        """Make at once what is the same for all clips: several threads will ask for it."""
+        for part in (self._captions, self._embedding):
+            len(part)
+        if "direct" in self._store.kinds:
+            assert self._joint is not None
+            assert self._path is not None
+
     def texts_of(self, row: int) -> list[AskedText]:
         """Texts of a clip in order, with its cosine to each."""
         own = self._embedding[row]

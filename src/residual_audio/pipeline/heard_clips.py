@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from residual_audio.atlas.components import ComponentsOfRun, Pointed, most_pointed, pointed_clips
 from residual_audio.atlas.media import FOLDER, LISTING, PICTURES, SOUNDS
 from residual_audio.audio.decode import resample
 from residual_audio.data.base import Dataset
+from residual_audio.engine.cores import stream_clips
 from residual_audio.engine.jobs import available_cores
 from residual_audio.errors import ModelError
 from residual_audio.files import replacing, write_json, write_safetensors
@@ -37,6 +39,7 @@ MEL_SIZE = (100, 48)
 """Frames and bands of a picture, at most."""
 
 Named = Iterator[tuple[str, FloatArray]]
+_Named = list[tuple[str, FloatArray]]
 
 
 @torch.inference_mode()
@@ -52,19 +55,25 @@ def write_listening(
     """Write `run/atlas-data` for at most `n_previews` clips; the files that were written."""
     eye = _Eye(model, ComponentsOfRun(store))
     asked = AskedTexts(model, store)
+    asked.prepare()
     rows = most_pointed(eye.pointed, n_previews)
     progress.step("listening", len(rows))
     pictures: dict[str, list[FloatArray]] = {}
     listing, sounds = [], []
+
     # encoding a sound keeps one core busy and holds no lock: it goes on beside the model
+    def look(waves: Tensor, batch: Sequence[int]) -> tuple[Tensor, Sequence[int], _Named]:
+        return waves, batch, list(eye.look(model.features(waves), batch, asked))
+
     with (
         ThreadPoolExecutor(available_cores()) as pool,
         closing(_heard(model, dataset, store, rows)) as batches,
+        closing(stream_clips(look, batches)) as looked,  # every core has clips of its own
     ):
-        for waves, features, batch in batches:
-            for name, picture in eye.look(features, batch, asked):
+        for waves, batch, found in looked:
+            for name, picture in found:
                 pictures.setdefault(name, []).append(picture)
-            for wave, row in zip(waves, batch, strict=True):
+            for wave, row in zip(waves.cpu().numpy(), batch, strict=True):
                 path = run / FOLDER / SOUNDS / f"{row}.ogg"
                 sounds.append(pool.submit(_write_sound, path, wave, model.sample_rate_hz))
                 entry = {"row": row, "id": str(store.clips["id"][row]), "file": path.name}
@@ -72,8 +81,8 @@ def write_listening(
             progress.advance(len(batch))
         written = [sound.result() for sound in sounds]
     arrays = {
-        name: np.concatenate(found) if name.startswith(("rows/", "response/")) else found[0]
-        for name, found in pictures.items()
+        name: np.concatenate(parts) if name.startswith(("rows/", "response/")) else parts[0]
+        for name, parts in pictures.items()
     }
     written.append(write_safetensors(run / FOLDER / PICTURES, arrays))
     about = {"clips": listing, "seconds": model.spec.duration_s, "sample_rate_hz": RATE_HZ}
@@ -83,8 +92,8 @@ def write_listening(
 
 def _heard(
     model: AudioTextModel, dataset: Dataset, store: Store, rows: Sequence[int]
-) -> Generator[tuple[FloatArray, Features, list[int]], None, None]:
-    """Waves, features and rows of the clips, as extraction heard them; first windows only."""
+) -> Generator[tuple[Tensor, list[int]], None, None]:
+    """Waves and rows of the clips, as extraction heard them; first windows only."""
     by_id = {clip.id: clip for clip in dataset.clips}
     there = [row for row in rows if str(store.clips["id"][row]) in by_id]
     clips = [by_id[str(store.clips["id"][row])] for row in there]
@@ -96,12 +105,7 @@ def _heard(
             fresh = [i for i, p in enumerate(places) if p not in done and p not in places[:i]]
             done.update(places)
             if fresh:
-                chosen = waves[fresh]
-                yield (
-                    chosen.cpu().numpy(),
-                    model.features(chosen),
-                    [there[places[i]] for i in fresh],
-                )
+                yield waves[fresh], [there[places[i]] for i in fresh]
 
 
 class _Eye:
@@ -157,7 +161,7 @@ def _write_sound(path: Path, wave: FloatArray, rate_hz: int) -> Path:
 
     sound = resample(wave[: int(LONGEST_S * rate_hz)], rate_hz, RATE_HZ)
     peak = max(1.0, float(np.abs(sound).max()))
-    with replacing(path) as temporary:
+    with replacing(path, durable=False) as temporary:
         soundfile.write(
             temporary, sound / peak, RATE_HZ, format="OGG", compression_level=SMALLEST_FILE
         )

@@ -52,7 +52,7 @@ def analyse_store(at: Workshop) -> Done:
     from residual_audio.store.by_clip import by_clip
     from residual_audio.store.sampled import sampled
 
-    slow = {"kernel", "intervals", "curves"} if at.settings.quick else set()
+    slow = {"kernel", "intervals", "curves", "curved"} if at.settings.quick else set()
     parts = frozenset(PARTS) - slow
     options = Options(parts=parts, seed=at.settings.seed, umap=not at.settings.quick)
     analysis = analyse(sampled(by_clip(at.store), at.settings.seed), options, at.progress)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from residual_audio.benchmarks import analyse_speed as battery_bench
+from residual_audio.benchmarks import large_store, run_speed
 from residual_audio.benchmarks.kill import Survived
 from residual_audio.benchmarks.memory import growth
 from residual_audio.benchmarks.speed_page import machine, speed_page
 from residual_audio.benchmarks.tar_growth import GrowthSettings, bench_growth
 from residual_audio.cli.app import build
 from residual_audio.errors import InputError
+from residual_audio.store.reader import open_store
+from residual_audio.store.sampled import sampled
 
 runner = CliRunner()
 
@@ -46,6 +52,47 @@ def test_growth_from_tar_shards_and_of_an_index_is_measured() -> None:
     assert found["memory_growth"] == pytest.approx(1, abs=0.3)
     assert found["index"]["clips"] == 5000
     assert 0 < found["index"]["file_mb"] < 1
+
+
+def test_a_large_store_is_written_verified_and_analysed(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(large_store, "CLIPS_A_SHARD", 60)
+    monkeypatch.setattr(large_store, "sampled", lambda store: sampled(store, most=80))
+    found = large_store.bench_large_store(tmp_path, 150)
+    assert (found["clips"], found["heads"], found["searched"]) == (150, 184, 80)
+    assert found["problems"] == 0
+    assert found["analyse_peak_mb"] > 0
+    # no two clips are the same, in any shard
+    rows = open_store(tmp_path).heads("s0.b0.attention").reshape(150, -1)
+    assert len(np.unique(rows, axis=0)) == 150
+
+
+def test_the_steps_of_a_run_are_timed_and_the_slowest_is_named(tmp_path, monkeypatch) -> None:
+    def work(seconds: float) -> None:
+        end = time.process_time() + seconds
+        while time.process_time() < end:
+            pass
+
+    def run(settings, progress):  # type: ignore[no-untyped-def]
+        for name, seconds in (("extract", 0.2), ("analyse", 0.3), ("evaluate", 0.0)):
+            work(seconds)
+            progress.note(f"{name:9} done")
+        return SimpleNamespace(n_clips=90, left_out={"evaluate": "no text side"})
+
+    monkeypatch.setattr(run_speed, "run", run)
+    found = run_speed.bench_run("nano", 90, tmp_path)
+    assert found["slowest"] == "analyse"
+    assert not found["encoder_leads"]
+    assert found["slowest_over_encoder"] == pytest.approx(1.5, rel=0.3)
+    assert json.loads((tmp_path / run_speed.RECORD).read_text()) == found["steps"]
+    with pytest.raises(InputError, match="other settings"):
+        run_speed.bench_run("nano", 91, tmp_path)
+
+
+def test_parts_and_sizes_of_growth_that_make_no_sense() -> None:
+    with pytest.raises(InputError, match="no part 'moon'"):
+        GrowthSettings(parts=("moon",))
+    with pytest.raises(InputError, match="from few clips to many"):
+        GrowthSettings(sizes=(10, 5))
 
 
 @pytest.mark.parametrize("fault", ["identical", "shards_lost", "shards_changed", "problems"])
