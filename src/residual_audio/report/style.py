@@ -111,8 +111,8 @@ def save(figure: Figure, path: Path, formats: Sequence[str] = FORMATS) -> list[P
     written = []
     for format in formats:
         buffer = io.BytesIO()
-        how = {"compress_level": 3} if format == "png" else {}
-        figure.savefig(buffer, format=format, metadata=_UNDATED[format], pil_kwargs=how)
+        how: Any = {"pil_kwargs": {"compress_level": 3}} if format == "png" else {}
+        figure.savefig(buffer, format=format, metadata=_UNDATED[format], **how)
         written.append(write_bytes(path.with_suffix(f".{format}"), buffer.getvalue()))
     return written
 
