@@ -223,6 +223,11 @@ def _notes(
     problem: Problem, division: Folds, seeds: Sequence[int], heard: HeardBefore | None
 ) -> tuple[str, ...]:
     trained = [heard["note"]] if heard is not None and heard["note"] else []
+    if problem.by_centroids:
+        trained.append(
+            "the model has no text side: classes are centroids of the training clips that nothing "
+            "was chosen by, and 'zero-shot' stands for the nearest of them without adaptation"
+        )
     return (
         f"{len(problem)} clips, {len(problem.classes)} classes, {len(set(problem.groups))} groups; "
         f"folds: {division.source}; seeds {list(seeds)}",
@@ -280,7 +285,8 @@ def fit_whole(
 ) -> Gains:
     """Gains from all clips of a store (or of these folds), to be used elsewhere."""
     problem = problem_of(store, rows_of(store, folds), passes=passes)
-    fitted = method.fit(problem, whole_split(problem, seed))
+    split = whole_split(problem, seed)
+    fitted = method.fit(problem.on(split.fit, split.held_out), split)
     if fitted.gains is None:
         raise InputError("this method fits no gains")
     return fitted.gains

@@ -50,7 +50,8 @@ def chosen_table(
     def some(jobs: Iterator[int]) -> None:
         for job in jobs:
             strength = float(main.notes[splits[job].name]["strength"])
-            for unit in _drawn(problem, splits[job], method, strength, n_draws):
+            here = problem.on(splits[job].fit, splits[job].held_out)
+            for unit in _drawn(here, splits[job], method, strength, n_draws):
                 counts[unit] = counts.get(unit, 0) + 1
             progress.advance()
 

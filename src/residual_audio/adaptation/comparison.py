@@ -66,7 +66,8 @@ def compare(
         for split in splits_of(problem, folds, replace(how or Division(), seed=seed)):
             running = [outcome for outcome in outcomes if not outcome.failed]
             progress.step(f"fold {split.name}", len(running), "methods")
-            for outcome, (found, seconds) in _fit_all(problem, split, running, progress):
+            here = problem.on(split.fit, split.held_out)
+            for outcome, (found, seconds) in _fit_all(here, split, running, progress):
                 outcome.scores[i, split.test] = found.scores
                 outcome.n_parameters = max(outcome.n_parameters, found.n_parameters)
                 outcome.seconds.append(seconds)

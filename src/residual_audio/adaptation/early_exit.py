@@ -41,6 +41,8 @@ class Exits:
     """[block, clip, class], from maps that have not seen the clip."""
     cost: FloatArray
     """[block], share of the encoder's time that has passed after it."""
+    scale: float
+    """Inverse temperature of the answers."""
 
 
 def streams_after(store: Store, rows: np.ndarray) -> dict[str, FloatArray]:
@@ -79,9 +81,12 @@ def answers_after(
             latent = ridge_map(x, problem.latent.astype(np.float64), train)[test]
             with torch.no_grad():
                 joint = problem.from_latent(torch.from_numpy(latent.astype(np.float32)))
-            scores[i, test] = problem.scores(joint)
-    scores[-1] = problem.scores(problem.joint)  # after the last block the model answers itself
-    return Exits(names, scores, cost)
+            scores[i, test] = problem.on(train).scores(joint)
+    scores[-1] = problem.scores_on(
+        folds, problem.joint
+    )  # after the last block the model answers itself
+    sharp = np.median([problem.on(folds.train(i)).judge.scale for i in range(len(folds))])
+    return Exits(names, scores, cost, float(sharp))
 
 
 def exit_tables(
@@ -95,7 +100,7 @@ def exit_tables(
         rows.append({"block": place, **_against(problem, hits, base, 1 - float(cost), seed)})
     sure = []
     for threshold in thresholds:
-        left = exit_places(exits.scores, threshold, problem.judge.scale)
+        left = exit_places(exits.scores, threshold, exits.scale)
         every = np.arange(len(left))
         hits = first(exits.scores[left, every], problem.codes)
         saved = 1 - float(exits.cost[left].mean())

@@ -62,9 +62,10 @@ def front(
     found: dict[tuple[str, float], list[FrontPoint]] = {}
     for split in splits_of(problem, folds, how):
         progress.step(f"fold {split.name}", len(chosen), "families")
+        here = problem.on(split.fit, split.held_out)
         for family in chosen:
-            for setting, edit in family.edits(problem, split).items():
-                point = _point(problem, split, elsewhere, family.name, setting, edit)
+            for setting, edit in family.edits(here, split).items():
+                point = _point(here, split, elsewhere, family.name, setting, edit)
                 found.setdefault((family.name, setting), []).append(point)
             progress.advance()
         problem.forget()

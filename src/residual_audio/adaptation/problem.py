@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from threading import Lock
 from typing import Any, Protocol
@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from residual_audio.data.splits import Folds
 from residual_audio.direct.contributions import Contributions
 from residual_audio.direct.joint_module import joint_head
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
+from residual_audio.judge.centroids import best_scale, class_centroids
 from residual_audio.judge.of_store import class_judge, clips_of
 from residual_audio.models.joint import JointHead
 from residual_audio.passes.kept import Passes
@@ -70,6 +72,9 @@ class Problem:
     objective: str = "cross-entropy"
     """What is learnt where a method does not say; captions of one's own are told apart within a
     batch, so that those of test clips are never looked at."""
+    by_centroids: bool = False
+    """The model has no text side: classes are centroids of training clips (see `on`), and there
+    are none before a split has said which clips those are."""
     _spectra: dict[tuple[bytes, str], Spectrum] = field(default_factory=dict, repr=False)
     _one_at_a_time: Lock = field(default_factory=Lock, repr=False)
 
@@ -115,6 +120,34 @@ class Problem:
         unit = F.normalize(torch.as_tensor(joint, dtype=torch.float32), dim=-1)
         against = self.judge.texts if texts is None else torch.as_tensor(texts, dtype=torch.float32)
         return (unit @ F.normalize(against, dim=-1).T).detach().numpy().astype(np.float64)
+
+    def on(self, fit: np.ndarray, held_out: np.ndarray | None = None) -> Problem:
+        """As a split sees it: without a text side, classes become centroids of the clips `fit`.
+
+        Held-out clips are in no centroid, so that choices by them are honest, and set the
+        temperature; a class of which only they have clips is made of those.
+        """
+        if not self.by_centroids:
+            return self
+        others = fit[:0] if held_out is None else held_out
+        seen = {int(code) for code in self.codes[fit]}
+        lent = [int(i) for i in others if int(self.codes[i]) not in seen]
+        unit = F.normalize(torch.from_numpy(self.joint), dim=-1)
+        rows = np.sort(np.concatenate([fit, np.array(lent, fit.dtype)]))
+        texts = class_centroids(unit, self.codes, self.classes, rows)
+        judged = torch.from_numpy(others if len(others) else fit)
+        scale = best_scale(unit[judged] @ texts.T, self.judge.positive[judged])
+        return replace(self, judge=Judge(texts, self.judge.positive, scale))
+
+    def scores_on(self, folds: Folds, joint: FloatArray) -> FloatArray:
+        """Cosines of all clips [clip, class], each with classes as its own fold may know them."""
+        if not self.by_centroids:
+            return self.scores(joint)
+        found = np.empty((len(self), len(self.classes)))
+        for fold in range(len(folds)):
+            test = folds.test(fold)
+            found[test] = self.on(folds.train(fold)).scores(joint[test])
+        return found
 
     def spectra(
         self, units: Sequence[Unit], rows: np.ndarray, components: Components
@@ -170,16 +203,23 @@ def problem_of(
 ) -> Problem:
     """The adaptation problem of a store with labels, or of some of its clips."""
     keep: Any = slice(None) if rows is None else rows
-    judge = class_judge(store)
     clips = clips_of(store)
     chosen = clips if rows is None else tuple(clips[i] for i in rows)
     present = {clip.label for clip in chosen}
     if len(present) < 2:
         raise InputError(f"all clips are of one class ({present.pop()}): nothing to tell apart")
+    by_centroids = store.class_embeddings() is None
+    if by_centroids:
+        classes = tuple(name for name in store.classes if name in present)
+        judge = _without_texts([clip.label for clip in chosen], classes, store.embedding().shape[1])
+    else:
+        classes, whole = store.classes, class_judge(store)
+        judge = Judge(whole.texts, whole.positive[keep], whole.scale)
     return Problem(
         clips=chosen,
-        classes=store.classes,
-        judge=Judge(judge.texts, judge.positive[keep], judge.scale),
+        classes=classes,
+        judge=judge,
+        by_centroids=by_centroids,
         head=joint_head(store),
         latent=np.array(store.latent()[keep], np.float32),
         joint=np.array(store.embedding(unit=False)[keep], np.float32),
@@ -192,6 +232,12 @@ def problem_of(
         streams=None if passes is None else Streams(passes),
         about={"model": asdict(store.model_info), "dataset": asdict(store.dataset_info)},
     )
+
+
+def _without_texts(labels: Sequence[str | None], classes: Sequence[str], width: int) -> Judge:
+    """Class vectors of 0, by which every answer is a tie, that is, wrong: `Problem.on` makes real
+    ones of the clips that a split may look at."""
+    return Judge.for_labels(labels, classes, np.zeros((len(classes), width)), 1.0)
 
 
 @dataclass(frozen=True)

@@ -104,19 +104,19 @@ def pruning_curves(
     progress.step("heads out", len(folds) * len(ORDERS) * len(counts), "runs")
     for fold in range(len(folds)):
         train, test = folds.train(fold), folds.test(fold)
-        means = _means(problem, train)
-        for order, scores in head_scores(problem, train, seed).items():
+        means, here = _means(problem, train), problem.on(train)
+        for order, scores in head_scores(here, train, seed).items():
             queue = removable(problem.sites, scores)
             empty = np.full((len(counts), len(problem)), np.nan)
             curve = curves.setdefault(order, _Curve(empty, longest=len(queue)))
             for i, count in enumerate(counts):
                 small = prune_heads(passes.model.encoder, queue[:count], means)
-                found = problem.scores(_joint(passes, small, test))
+                found = here.scores(_joint(passes, small, test))
                 curve.hits[i, test] = first(found, problem.codes[test])
                 if fold == 0:
                     curve.seconds.append(_times(passes, small))
                 progress.advance()
-    base = first(problem.scores(problem.joint), problem.codes)
+    base = first(problem.scores_on(folds, problem.joint), problem.codes)
     rows: list[Pruned] = []
     for order, curve in curves.items():
         for i, count in enumerate(counts):

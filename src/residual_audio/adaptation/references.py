@@ -43,7 +43,8 @@ def elsewhere_of(run: str) -> Elsewhere:
     held = grouped_split(problem.clips, HELD_OUT)
     everyone = np.arange(len(problem))
     name = problem.about["dataset"]["name"] + (f" {folds}" if folds else "")
-    return Elsewhere(run, name, problem, everyone[~held], everyone[held])
+    fit, held_out = everyone[~held], everyone[held]
+    return Elsewhere(run, name, problem.on(fit, held_out), fit, held_out)
 
 
 def elsewhere(runs: Sequence[str], problem: Problem) -> list[Elsewhere]:

@@ -79,6 +79,7 @@ def retention_direct(
     def some_folds(jobs: Iterator[int]) -> None:
         for fold in jobs:
             train, test = folds.train(fold), folds.test(fold)
+            here = problem.on(train)
             for i, stages in enumerate(sets):
                 units = chosen_units(problem.sites, "head", stages)
                 spectra = problem.spectra(units, train, Components())
@@ -88,7 +89,7 @@ def retention_direct(
                     gains = retain_first(Ground(spectra, problem.sites), k)
                     with torch.no_grad():
                         latent = terms.latent(terms.vector(gains))
-                        scores = problem.scores(problem.from_latent(latent))
+                        scores = here.scores(problem.from_latent(latent))
                     hits[i, j, test] = classification.true_rank(scores, problem.codes[test]) == 1
                     kept = [kept_share(s.eigenvalues, k) for s in spectra.values()]
                     shares[i, j] += float(np.mean(kept)) / len(folds)
@@ -96,7 +97,7 @@ def retention_direct(
 
     on_single_cores(some_folds, len(folds))
     problem.forget()
-    rows = _Rows(problem, "direct", ks, seed)
+    rows = _Rows(problem, "direct", ks, seed, folds)
     return [row for i, s in enumerate(sets) for row in rows.of(s, hits[i], shares[i])]
 
 
@@ -109,7 +110,7 @@ def retention_network(
 ) -> list[Retained]:
     """Inside the network: every token of a head keeps its first k components."""
     ks = grid.ks
-    table = _Rows(problem, "network", ks, seed)
+    table = _Rows(problem, "network", ks, seed, folds)
     rows: list[Retained] = []
     progress.step("components a head", len(grid.stage_sets) * len(folds) * len(ks), "runs")
     for stages in grid.stage_sets:
@@ -122,7 +123,7 @@ def retention_network(
             for i, k in enumerate(ks):
                 kept_gains = retain_first(Ground(spectra, problem.sites), k)
                 acting = NetworkGains(kept_gains, problem.sites)
-                scores = problem.scores(_run(problem.encoder.passes, acting, test))
+                scores = problem.on(train).scores(_run(problem.encoder.passes, acting, test))
                 hits[i, test] = classification.true_rank(scores, problem.codes[test]) == 1
                 kept = [kept_share(s.eigenvalues, k) for s in spectra.values()]
                 shares[i] += float(np.mean(kept)) / len(folds)
@@ -149,12 +150,14 @@ class _Rows:
     path: str
     ks: Sequence[int]
     seed: int
+    folds: Folds
 
     def of(self, stages: Sequence[int], hits: FloatArray, shares: FloatArray) -> list[Retained]:
         """`hits` [k, clip], NaN where not tested; `shares` [k] of the variance."""
         problem = self.problem
         known = ~np.isnan(hits[0])
-        base = classification.true_rank(problem.scores(problem.joint), problem.codes) == 1
+        answers = problem.scores_on(self.folds, problem.joint)
+        base = classification.true_rank(answers, problem.codes) == 1
         groups = [g for g, k in zip(problem.groups, known, strict=True) if k]
         out: list[Retained] = []
         for i, k in enumerate(self.ks):

@@ -134,9 +134,11 @@ def sweep(
         progress.advance(min(done, n_trials))
         progress.keeps(f"finished trials are kept in {storage}: the same command goes on")
 
-        def objective_of(trial: BaseTrial, split: Split = split) -> float:
-            method, amount = suggest(trial, problem)
-            value = score(problem, split, method, amount, split.held_out)
+        here = problem.on(split.fit, split.held_out)
+
+        def objective_of(trial: BaseTrial, split: Split = split, here: Problem = here) -> float:
+            method, amount = suggest(trial, here)
+            value = score(here, split, method, amount, split.held_out)
             progress.advance()
             return value
 
@@ -146,7 +148,7 @@ def sweep(
             for t in study.trials
             if t.value is not None
         )
-        found.folds.append(_nested(problem, split, study.best_params, study.best_value))
+        found.folds.append(_nested(here, split, study.best_params, study.best_value))
         problem.forget()
     return found
 

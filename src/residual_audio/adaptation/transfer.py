@@ -7,6 +7,7 @@ from typing import TypedDict
 import numpy as np
 import torch
 
+from residual_audio.adaptation.divisions import folds_of
 from residual_audio.adaptation.problem import Problem
 from residual_audio.metrics import classification, uncertainty
 from residual_audio.reweight.gains import check_fits, n_gains
@@ -51,8 +52,8 @@ def embed_with(problem: Problem, gains: Gains) -> FloatArray:
 
 def transfer(problem: Problem, gains: Gains, seed: int = 0) -> Transferred:
     """Zero-shot before and with the gains on every clip, with the paired difference."""
-    after = problem.scores(embed_with(problem, gains))
-    before = problem.scores(problem.joint)
+    after = _answers(problem, embed_with(problem, gains))
+    before = _answers(problem, problem.joint)
     hits = [
         (classification.true_rank(s, problem.codes) == 1).astype(np.float64)
         for s in (before, after)
@@ -77,3 +78,10 @@ def transfer(problem: Problem, gains: Gains, seed: int = 0) -> Transferred:
         "macro_f1_before": f1[0],
         "macro_f1_after": f1[1],
     }
+
+
+def _answers(problem: Problem, joint: FloatArray) -> FloatArray:
+    """[clip, class]; without texts, by centroids of other grouped folds."""
+    if not problem.by_centroids:
+        return problem.scores(joint)
+    return problem.scores_on(folds_of(problem.clips), joint)

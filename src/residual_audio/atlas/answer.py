@@ -43,9 +43,12 @@ def _table(tables: Tables, name: str) -> Table | None:
 
 
 def zero_shot_result(run: Path) -> Result | None:
-    """Zero-shot accuracy of a run, where it was measured."""
-    found = sorted((run / "results").glob("*zero-shot*.json"))
-    return read_result(found[0]) if found else None
+    """Zero-shot accuracy of a run, or that by class centroids, where it was measured."""
+    found = [
+        *(run / "results").glob("*zero-shot*.json"),
+        *(run / "results").glob("*centroids*.json"),
+    ]
+    return read_result(min(found)) if found else None
 
 
 def _percent(value: float) -> str:
@@ -61,12 +64,13 @@ def _accuracy(run: Path) -> str:
     result = zero_shot_result(run)
     if result is None:
         return (
-            "Zero-shot accuracy was not measured: the clips have no labels, or the model no text."
+            "Accuracy was not measured: the clips have no labels, or too few sources to judge by."
         )
     top1 = result["top1"]
     chance = "" if top1.chance is None else f", against {_percent(top1.chance)} by chance"
+    how = "Zero-shot" if result.task == "zero-shot" else "By centroids of classes in other folds"
     return (
-        f"Zero-shot, the right class comes first for {_percent(top1.value)} of {top1.n} clips "
+        f"{how}, the right class comes first for {_percent(top1.value)} of {top1.n} clips "
         f"(95% interval {_percent(top1.low)} to {_percent(top1.high)}){chance}."
     )
 

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 def run(
     task: Annotated[
-        Literal["zero-shot", "retrieval"], typer.Option("--task", "-t", help="What to measure.")
-    ] = "zero-shot",
+        Literal["zero-shot", "centroids", "retrieval"] | None,
+        typer.Option(
+            "--task", "-t", help="What to measure: zero-shot, or centroids where there is no text."
+        ),
+    ] = None,
     model: options.Models = ["nano"],  # noqa: B006, typer copies it
     dataset: options.Datasets = None,
     root: options.Roots = None,
@@ -50,7 +53,9 @@ def run(
     """Score MODELS on DATASETS: one table, one result file each, with intervals and chance.
 
     Zero-shot: top-1, top-5, macro-F1, mAP, calibration. Retrieval: R@1/5/10, mAP@10 and median
-    rank in both directions. Intervals resample groups of recordings, not clips.
+    rank in both directions. Centroids: the same as zero-shot, each class being the mean of its
+    clips in other grouped folds; it needs no texts.
+    Intervals resample groups of recordings, not clips.
     """
     from residual_audio.results import result_to_dict, write_result
     from residual_audio.surface.measured import evaluate, paired_differences
@@ -64,7 +69,7 @@ def run(
                 found = evaluate(
                     loaded,
                     data,
-                    task=task,
+                    task=task or ("zero-shot" if loaded.text is not None else "centroids"),
                     gains=found_gains,
                     prompts=prompts or ["dataset"],
                     folds=fold,

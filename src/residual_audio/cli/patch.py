@@ -66,6 +66,9 @@ def run(
 ) -> None:
     """Exchange units between the two clips of every pair, both ways, and measure each.
 
+    A labelled data set without pairs gives pairs of clips of different classes; a model without
+    texts tells them apart by class centroids of other clips.
+
     An effect of 0 leaves the corrupt clip as it was, 1 makes it the clean one. Writes
     tables/patching_*.csv, figures and a result file below --out. Stopped, the same command goes on.
     """
@@ -91,8 +94,10 @@ def run(
     if root and not dataset:
         raise InputError("--root needs to know what lies there: -d compa-order, manifest, joined …")
     name = dataset or "synthetic"
-    if name == "synthetic" and not any(o.startswith("kind=") for o in given_options):
-        given_options.append("kind=order")
+    loaded = load_model(model, device)
+    unsaid = not any(o.startswith("kind=") for o in given_options)
+    if name == "synthetic" and unsaid and loaded.text is not None:
+        given_options.append("kind=order")  # without texts, sounds of different classes
     (data,) = inputs.load_datasets([name], [root] if root else None, given_options)
     ways = [
         ExchangeWay(one, path, _seconds(between), batch_size, min_gap)  # type: ignore[arg-type]
@@ -106,7 +111,6 @@ def run(
         SetSearch(sets, seed=seed) if sets else None,
         seed,
     )
-    loaded = load_model(model, device)
     with watching(quiet or json) as progress:
         found = patching_study(
             loaded,

@@ -106,7 +106,7 @@ def show(finished: Finished, quiet: bool = False) -> None:
             [s.name, f"{s.value:.3f}", f"{s.low:.3f} – {s.high:.3f}", str(s.n), _chance(s.chance)]
             for s in finished.zero_shot.scores
         ]
-        print_table(["zero-shot", "value", "95% interval", "n", "chance"], rows)
+        print_table([finished.zero_shot.task, "value", "95% interval", "n", "chance"], rows)
     for line in finished.warnings:
         say(f"note: {line}", err=True)
     say(f"page: {finished.page}")

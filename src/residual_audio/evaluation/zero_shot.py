@@ -28,18 +28,21 @@ from residual_audio.types import Clip, HeardBefore, Result, Score
 Array = npt.NDArray[Any]
 
 
+def similarities(audio: Array, text: Array) -> Array:
+    """Cosines [clip, class] of unit vectors."""
+    return np.asarray(audio, np.float64) @ np.asarray(text, np.float64).T
+
+
 def score_classes(
-    audio: Array,
-    text: Array,
+    similarity: Array,
     labels: Array,
     *,
     groups: Sequence[str] | None = None,
-    logit_scale: float = 1.0,
+    logit_scale: float | Array = 1.0,
     seed: int = 0,
     n_resamples: int = N_RESAMPLES,
-) -> tuple[tuple[Score, ...], Array]:
-    """Scores of unit vectors [n, d] against class vectors [c, d], and the similarities [n, c]."""
-    similarity = np.asarray(audio, np.float64) @ np.asarray(text, np.float64).T
+) -> tuple[Score, ...]:
+    """Scores of similarities [clip, class]; the temperature is one, or one a clip [clip, 1]."""
     similarity, labels = metrics.validate(similarity, labels)
     n, c = similarity.shape
     rank = metrics.true_rank(similarity, labels)
@@ -72,23 +75,23 @@ def score_classes(
         low, high = uncertainty.interval(statistic, n, centre=value, **draw)
         low, high = np.clip([low, high], 0.0, 1.0)
         scores.append(Score(name, value, float(low), float(high), n, chance[name]))
-    return tuple(scores), similarity
+    return tuple(scores)
 
 
 @dataclass(frozen=True)
 class LabelledVectors:
-    """Clips and classes in one space: what zero-shot scores are made of."""
+    """Clips against classes: what scores of answers are made of."""
 
     model: str
     dataset: str
-    audio: Array
-    """[clip, d]"""
-    text: Array
-    """[class, d]"""
+    similarity: Array
+    """[clip, class], cosines."""
     clips: Sequence[Clip]
     classes: Sequence[str]
-    logit_scale: float
-    prompts: Prompts
+    logit_scale: float | Array
+    """Of all clips, or of each [clip, 1]."""
+    classes_are: Mapping[str, Any]
+    """What stands for a class: prompts, or centroids."""
     skipped: Mapping[str, str]
     remarks: Mapping[str, str]
     """Clips that can hardly be heard, and in what way."""
@@ -102,7 +105,7 @@ class LabelledVectors:
         if unknown:
             raise DatasetError(
                 f"{len(unknown)} clips of {self.dataset} have no label among its classes, the "
-                f"first is '{unknown[0]}': zero-shot scores need labelled clips"
+                f"first is '{unknown[0]}': scores of answers need labelled clips"
             )
         return np.array([number[clip.label or ""] for clip in self.clips])
 
@@ -128,8 +131,8 @@ def evaluate_zero_shot(
     embedded = embed_clips(model, dataset, embedding, progress=progress)
     by_id = {clip.id: clip for clip in dataset.clips}
     vectors = LabelledVectors(
-        provenance.model_label(model), dataset.name, embedded.vectors, text,
-        [by_id[name] for name in embedded.ids], classes, float(model.logit_scale), prompts,
+        provenance.model_label(model), dataset.name, similarities(embedded.vectors, text),
+        [by_id[name] for name in embedded.ids], classes, float(model.logit_scale), said(prompts),
         embedded.skipped, embedded.remarks,
         heard_before(model.trained_on, dataset),
     )  # fmt: skip
@@ -141,7 +144,12 @@ def evaluate_zero_shot(
         long=embedding.long,
         intervals=f"95%, {n_resamples} bootstrap resamples of groups",
     )
-    return _result(vectors, record, split=split, seed=seed, n_resamples=n_resamples)
+    return result_of(vectors, record, split=split, seed=seed, n_resamples=n_resamples)
+
+
+def said(prompts: Prompts) -> dict[str, Any]:
+    """Prompts as a result tells them."""
+    return {"prompts": {"name": prompts.name, "templates": list(prompts.templates)}}
 
 
 def evaluate_store(
@@ -152,14 +160,17 @@ def evaluate_store(
     store = by_clip(store)
     text = store.class_embeddings()
     if text is None:
-        raise StoreError("this store was made with an audio-only model: it has no class prompts")
+        raise StoreError(
+            "this store was made with an audio-only model: it has no class prompts; judge it by "
+            "centroids"
+        )
     names = ("id", "label", "fold", "group")
     rows = zip(*(store.clips[name] for name in names), strict=True)
     vectors = LabelledVectors(
-        store.model_info.name, store.dataset_info.name, store.embedding(), text,
+        store.model_info.name, store.dataset_info.name, similarities(store.embedding(), text),
         [Clip(id=i, label=label, fold=fold, group=group) for i, label, fold, group in rows],
-        list(store.classes), store.logit_scale, Prompts("store", (store.template,)), store.skipped,
-        store.remarks,
+        list(store.classes), store.logit_scale, said(Prompts("store", (store.template,))),
+        store.skipped, store.remarks,
         store.heard_before,
     )  # fmt: skip
     record = provenance.collect(
@@ -167,27 +178,29 @@ def evaluate_store(
         store=store.asked,
         intervals=f"95%, {n_resamples} bootstrap resamples of groups",
     )
-    return _result(vectors, record, split=split, seed=seed, n_resamples=n_resamples)
+    return result_of(vectors, record, split=split, seed=seed, n_resamples=n_resamples)
 
 
-def _result(
+def result_of(
     vectors: LabelledVectors,
     record: Mapping[str, Any],
     *,
+    task: str = "zero-shot",
     split: str,
     seed: int,
     n_resamples: int,
 ) -> Result:
-    labels = vectors.labels()
+    """Scores, a row a clip and a row a class."""
+    labels, similarity = vectors.labels(), vectors.similarity
     groups = [clip.group or clip.id for clip in vectors.clips]
-    scores, similarity = score_classes(
-        vectors.audio, vectors.text, labels, groups=groups, logit_scale=vectors.logit_scale,
+    scores = score_classes(
+        similarity, labels, groups=groups, logit_scale=vectors.logit_scale,
         seed=seed, n_resamples=n_resamples,
     )  # fmt: skip
     probabilities = metrics.softmax(similarity, vectors.logit_scale)
     confusion = metrics.confusion_matrix(labels, similarity.argmax(1), len(vectors.classes))
     return Result(
-        task="zero-shot",
+        task=task,
         model=vectors.model,
         dataset=vectors.dataset,
         split=split,
@@ -199,10 +212,7 @@ def _result(
             "per_class": _class_rows(similarity, labels, confusion, vectors.classes),
             "n_groups": len(set(groups)),
             "calibration": asdict(calibration(probabilities, labels, seed=seed)),
-            "prompts": {
-                "name": vectors.prompts.name,
-                "templates": list(vectors.prompts.templates),
-            },
+            **vectors.classes_are,
             "skipped": dict(vectors.skipped),
             "remarks": dict(vectors.remarks),
             "heard_before": vectors.heard_before,

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from residual_audio.data.splits import group_of, grouped_folds
 from residual_audio.errors import InputError, StoreError
 from residual_audio.judge.answers import Judge, class_index
+from residual_audio.judge.centroids import best_scale, class_centroids
 from residual_audio.store import Store
 from residual_audio.types import Clip
 
@@ -85,7 +85,7 @@ def centroid_judge(store: Store, seed: int = 0) -> Judge:
     The temperature is the one that fits these answers best; of all measures only the loss knows it.
     """
     clips, classes = clips_of(store), store.classes
-    codes = torch.from_numpy(class_index([clip.label for clip in clips], classes))
+    codes = class_index([clip.label for clip in clips], classes)
     groups = [len({group_of(c) for c in clips if c.label == name}) for name in classes]
     folds = grouped_folds(clips, max(2, min(5, *groups)), seed)
     unit = torch.from_numpy(np.array(store.embedding(), np.float32))
@@ -93,28 +93,14 @@ def centroid_judge(store: Store, seed: int = 0) -> Judge:
     centroids, positive = [], torch.zeros(len(clips), len(numbers) * len(classes), dtype=torch.bool)
     candidates = torch.zeros_like(positive)
     for place, number in enumerate(numbers):
-        here = torch.from_numpy(folds == number)
-        for code, name in enumerate(classes):
-            own = unit[(codes == code) & ~here]
-            if not len(own):
-                raise InputError(
-                    f"all clips of the class '{name}' are in one fold: nothing is left to make its "
-                    "centroid of, so answers cannot be judged without texts"
-                )
-            centroids.append(F.normalize(own.mean(0), dim=-1))
-            positive[here & (codes == code), place * len(classes) + code] = True
-        candidates[here, place * len(classes) : (place + 1) * len(classes)] = True
-    texts = torch.stack(centroids)
-    return Judge(texts, positive, _best_scale(unit @ texts.T, positive, candidates), candidates)
-
-
-def _best_scale(cosines: Tensor, positive: Tensor, candidates: Tensor) -> float:
-    tried = torch.logspace(0, 4, 33).tolist()
-    losses = []
-    for scale in tried:
-        logits = (scale * cosines).masked_fill(~candidates, -torch.inf)
-        losses.append(float((logits.logsumexp(-1) - logits[positive]).mean()))
-    return tried[int(np.argmin(losses))]
+        here = folds == number
+        centroids.append(class_centroids(unit, codes, classes, np.flatnonzero(~here)))
+        of_fold = slice(place * len(classes), (place + 1) * len(classes))
+        rows = torch.from_numpy(np.flatnonzero(here))
+        positive[rows, of_fold] = F.one_hot(torch.from_numpy(codes)[rows], len(classes)).bool()
+        candidates[rows, of_fold] = True
+    texts = torch.cat(centroids)
+    return Judge(texts, positive, best_scale(unit @ texts.T, positive, candidates), candidates)
 
 
 def caption_judge(store: Store) -> Judge:

@@ -44,8 +44,8 @@ def true_rank(scores: Array, labels: Array) -> Array:
     return (scores >= own).sum(1)
 
 
-def softmax(scores: Array, scale: float = 1.0) -> Array:
-    """Probabilities of each row at inverse temperature `scale`."""
+def softmax(scores: Array, scale: float | Array = 1.0) -> Array:
+    """Probabilities of each row at inverse temperature `scale`, or at its own [row, 1]."""
     z = np.asarray(scores, dtype=np.float64) * scale
     z = np.exp(z - z.max(1, keepdims=True))
     return z / z.sum(1, keepdims=True)

@@ -95,13 +95,15 @@ def exchanges_of_pairs(
     """Both directions of every pair of a data set (the first two clips of a triplet)."""
     if not dataset.pairs:
         raise DatasetError(
-            f"{dataset.name} has no pairs: use compa-order, compa-attribute, synthetic with "
-            "kind=order or kind=attribute, or a table of your own (pairs)"
+            f"{dataset.name} has no pairs and no two classes: use compa-order, compa-attribute, "
+            "synthetic with kind=order or kind=attribute, or a table of your own (pairs)"
         )
     hearing = hearing or Hearing()
     clips = list({clip.id: clip for pair in dataset.pairs for clip in pair.clips[:2]}.values())
     present = [clip for clip in clips if clip.id not in dataset.missing]
-    heard = _hear(model, present, cut_clips(model, dataset, hearing.long), hearing, progress)
+    heard = hear_features(
+        model, present, cut_clips(model, dataset, hearing.long), hearing, progress
+    )
     skipped = {i: dataset.missing[i] for clip in clips if (i := clip.id) in dataset.missing}
     skipped |= {present[p].id: reason(error, present[p]) for p, error in heard.skipped.items()}
     row = {present[place].id: i for i, place in enumerate(heard.places)}
@@ -155,7 +157,7 @@ def exchanges_of_sounds(
     hearing = hearing or Hearing()
     n = len(clean)
     cut = cut_inputs(model, hearing.long, sounds.sample_rate_hz)
-    heard = _hear(model, [*clean, *corrupt], cut, hearing, progress, strict=True)
+    heard = hear_features(model, [*clean, *corrupt], cut, hearing, progress, strict=True)
     for i in range(n):
         if heard.features.group[i] != heard.features.group[n + i]:
             raise InputError(
@@ -185,7 +187,9 @@ def exchanges_of_sounds(
 
 
 @dataclass(frozen=True)
-class _HeardClips:
+class HeardClips:
+    """Features of the clips that could be heard."""
+
     features: Rows
     places: list[int]
     """The place of each row."""
@@ -194,14 +198,14 @@ class _HeardClips:
 
 
 @torch.no_grad()
-def _hear(
+def hear_features(
     model: AudioTextModel,
     items: Sequence[Item],
     cut: Cut[Item],
     hearing: Hearing,
     progress: Progress,
     strict: bool = False,
-) -> _HeardClips:
+) -> HeardClips:
     """Features of one window of each item, and what could not be heard."""
     if hearing.long == "tile":
         raise InputError("one window of a clip is exchanged, not all: use long first or center")
@@ -220,7 +224,7 @@ def _hear(
     counted = iter(range(len(places)))
     sized = [(torch.tensor([next(counted) for _ in _rows(part)]), part) for part in parts]
     rows = Rows.collect(sized, len(places))
-    return _HeardClips(rows, places, tuple(durations), skipped)
+    return HeardClips(rows, places, tuple(durations), skipped)
 
 
 def _rows(features: Features) -> Tensor:
@@ -235,7 +239,8 @@ def _aims(
         return lambda pair, side: likeness
     if model.text is None:
         raise ModelError(
-            f"'{model.name}' has no text side: measure 'embedding' is what it can be patched by"
+            f"'{model.name}' has no text side: patch it by measure 'embedding', or on a labelled "
+            "data set without pairs, whose classes are told apart by centroids"
         )
     said = list(dict.fromkeys(caption for pair in pairs for caption in pair.captions[:2]))
     place = {caption: i for i, caption in enumerate(said)}

@@ -54,6 +54,7 @@ class Finished:
     page: Path
     """The atlas, or the report where there is no atlas."""
     zero_shot: Result | None
+    """Of a model without a text side, by class centroids."""
     adapted: list[dict[str, str]]
     n_clips: int
     skipped: dict[str, str]
@@ -146,8 +147,11 @@ def _record(at: Workshop, steps: Steps, left_out: dict[str, str]) -> dict[str, A
 def _zero_shot(out: Path) -> Result | None:
     from residual_audio.results import read_result
 
-    found = sorted((out / "results").glob("*zero-shot*.json"))
-    return read_result(found[0]) if found else None
+    found = [
+        *(out / "results").glob("*zero-shot*.json"),
+        *(out / "results").glob("*centroids*.json"),
+    ]
+    return read_result(min(found)) if found else None
 
 
 def _adapted(out: Path) -> list[dict[str, str]]:

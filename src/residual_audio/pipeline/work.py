@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 CAPTURE = ("heads", "blocks", "stages", "direct", "moments", "attention", "tokens")
 QUICK_METHODS = ("heads-3", "heads-0123", "coarse", "linear-probe-joint")
+QUICK_ONE_STAGE = ("heads-0", "coarse", "linear-probe-joint")
 N_PREVIEWS = 8
 
 
@@ -92,10 +93,11 @@ def reweight_store(at: Workshop) -> Done:
     from residual_audio.reweight.gain_files import save_gains
 
     quick = at.settings.quick
+    one_stage = len({site.stage for site in at.store.sites}) == 1
     settings = AdaptSettings(
         n_folds=at.settings.n_folds,
         seeds=(at.settings.seed,),
-        methods=QUICK_METHODS if quick else (),
+        methods=() if not quick else QUICK_ONE_STAGE if one_stage else QUICK_METHODS,
         skip_missing=True,
         retention=not quick,
         name=WHOLE,
@@ -109,18 +111,21 @@ def reweight_store(at: Workshop) -> Done:
 
 
 def evaluate_store(at: Workshop) -> Done:
-    """Zero-shot scores from the store, and clips to listen to."""
-    from residual_audio.evaluation import zero_shot
+    """Scores from the store, and clips to listen to: zero-shot, or, where the model has no text
+    side, by class centroids."""
+    from residual_audio.evaluation import by_centroids, zero_shot
     from residual_audio.results import write_result
 
     at.progress.step("evaluate", 2, "parts")
-    result = zero_shot.evaluate_store(at.store, seed=at.settings.seed)
+    by_texts = at.store.class_embeddings() is not None
+    evaluate = zero_shot.evaluate_store if by_texts else by_centroids.evaluate_store
+    result = evaluate(at.store, seed=at.settings.seed)
     written = [write_result(result, at.out / "results")]
     at.progress.advance()
     written += write_previews(at.out, at.dataset, _listen_to(result, at.settings.seed))
     at.progress.advance()
     top1 = result["top1"]
-    line = f"zero-shot top-1 {top1.value:.1%} [{top1.low:.1%}, {top1.high:.1%}], n = {top1.n}"
+    line = f"{result.task} top-1 {top1.value:.1%} [{top1.low:.1%}, {top1.high:.1%}], n = {top1.n}"
     return Done(written, line)
 
 

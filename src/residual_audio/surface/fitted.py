@@ -129,7 +129,9 @@ def adapt(
     if after.failed:
         raise InputError(f"{entry.label} could not be fitted: {after.failed}")
     progress.step("fitting on all clips")
-    whole = entry.method.fit(problem, whole_split(problem, seed)).gains
+    everyone = whole_split(problem, seed)
+    here = problem.on(everyone.fit, everyone.held_out)
+    whole = entry.method.fit(here, everyone).gains
     about = {"folds": list(names), "n_clips_fitted": len(problem)}
     return Adapted(
         _score("top1", problem, after, seed),

@@ -14,6 +14,7 @@ from residual_audio.data.base import Dataset
 from residual_audio.embeddings.embedder import EmbeddingSettings
 from residual_audio.embeddings.prompts import find_prompts
 from residual_audio.errors import InputError, Remark
+from residual_audio.evaluation.by_centroids import evaluate_by_centroids
 from residual_audio.evaluation.clip_notes import N_RESAMPLES
 from residual_audio.evaluation.composition import evaluate_compa
 from residual_audio.evaluation.differences import paired_differences as paired_differences
@@ -33,14 +34,15 @@ from residual_audio.surface.model import EditLike, Model
 from residual_audio.surface.runs import Folds, fold_names
 from residual_audio.types import Gains, Result
 
-Task = Literal["zero-shot", "retrieval", "compa"]
+Task = Literal["zero-shot", "centroids", "retrieval", "compa"]
 
 
 class EvaluateOptions(TypedDict, total=False):
     """How to measure."""
 
     task: Task
-    """Default: what the data set is made for (pairs, captions without labels, labels)."""
+    """Default: what the data set is made for (pairs, captions without labels, labels); a model
+    without a text side is judged by `centroids` of classes."""
     prompts: str | list[str]
     """`dataset` (default), `plain`, `ensemble` … or a template with {}."""
     folds: Folds
@@ -77,7 +79,7 @@ def evaluate(
     """
     loaded = with_changes(given_model(model), gains, edit)
     data, split = chosen_part(given_dataset(dataset, root), options)
-    task = options.get("task") or _task(data)
+    task = options.get("task") or _task(data, loaded)
     common: dict[str, Any] = {
         "split": split,
         "seed": options.get("seed", 0),
@@ -88,12 +90,14 @@ def evaluate(
     if task == "zero-shot":
         prompts = find_prompts(options.get("prompts", "dataset"), data.template)
         found = evaluate_zero_shot(loaded, data, prompts, **common)
+    elif task == "centroids":
+        found = evaluate_by_centroids(loaded, data, **common)
     elif task in ("retrieval", "compa"):
         found = (evaluate_retrieval if task == "retrieval" else evaluate_compa)(
             loaded, data, **common
         )
     else:
-        raise InputError(f"'{task}' is no task: use zero-shot, retrieval or compa")
+        raise InputError(f"'{task}' is no task: use zero-shot, centroids, retrieval or compa")
     if gains is None:
         return found
     adapted = adapted_result(found, given_gains(gains), data, fold_names(options.get("folds")))
@@ -120,10 +124,12 @@ def with_changes(
     return model if edit is None else model.with_edit(edit)
 
 
-def _task(data: Dataset) -> Task:
+def _task(data: Dataset, model: Model) -> Task:
     if data.pairs:
         return "compa"
-    return "zero-shot" if len(data.classes) > 1 else "retrieval"
+    if len(data.classes) < 2:
+        return "retrieval"
+    return "centroids" if model.text is None else "zero-shot"
 
 
 def chosen_part(whole: Dataset, options: EvaluateOptions) -> tuple[Dataset, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from residual_audio import provenance
 from residual_audio.audio.windows import LongPolicy
 from residual_audio.passes.loop import Hearing
-from residual_audio.patching.exchanges import exchanges_of_pairs
+from residual_audio.patching.class_pairs import exchanges_of_dataset
 from residual_audio.patching.interchange import METHODS as METHODS
 from residual_audio.patching.interchange import ExchangeWay as ExchangeWay
 from residual_audio.patching.measures import MeasureName
@@ -48,11 +48,13 @@ def patching_study(
 ) -> PairStudy:
     """Both directions of all pairs, by every way asked for: what `residual-audio patch` writes.
 
+    A labelled data set without pairs gives pairs of clips of different classes, told apart by
+    their prompts, or, where the model has no text side, by class centroids of other clips.
     With `keep`, finished pairs are kept in that folder and not done again.
     """
     loaded = given_model(model)
     data, split = chosen_part(given_dataset(pairs), {"limit": limit, "seed": study.seed})
-    given = exchanges_of_pairs(loaded, data, measure, Hearing(long), progress)
+    given = exchanges_of_dataset(loaded, data, measure, Hearing(long), progress, study.seed)
     found = patch_study(given, study, keep=keep, progress=progress)
     result = Result(
         task="patching",

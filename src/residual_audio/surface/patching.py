@@ -18,10 +18,10 @@ from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.token_times import Range, check_range
 from residual_audio.passes.loop import Hearing
 from residual_audio.passes.sources import AudioInput, cut_inputs
+from residual_audio.patching.class_pairs import exchanges_of_dataset
 from residual_audio.patching.exchanges import (
     Exchanges,
     Sounds,
-    exchanges_of_pairs,
     exchanges_of_sounds,
 )
 from residual_audio.patching.interchange import ExchangeWay, Method, Route, interchange
@@ -107,7 +107,7 @@ def _exchanges(
             raise InputError(
                 "pairs of a data set have their own clips and captions: give no others"
             )
-        return exchanges_of_pairs(model, pairs, measure or "difference", hearing, progress)
+        return exchanges_of_dataset(model, pairs, measure or "difference", hearing, progress)
     if clean is None or corrupt is None:
         raise InputError("patching needs clean and corrupt clips, or pairs of a data set")
     sounds = Sounds(

@@ -84,8 +84,8 @@ def test_what_cannot_be_asked_is_said(model):
         parse_targets("x=s0.b0.h0+s1.b0.stream", model.encoder.sites)
     with pytest.raises(InputError, match="no stream"):
         parse_targets("s9.b0.stream", model.encoder.sites)
-    with pytest.raises(DatasetError, match="has no pairs"):
-        ra.patching(model, pairs=load_dataset("synthetic", n_clips=4))
+    with pytest.raises(DatasetError, match="no pairs and no two classes"):
+        ra.patching(model, pairs=load_dataset("synthetic", n_clips=82).select(classes=["rain"]))
 
 
 def test_effects_are_0_at_the_corrupt_clip_and_1_at_the_clean_one():

@@ -134,7 +134,11 @@ def kept_entries(runs: Sequence[str], max_loss: float) -> list[Entry]:
 
 def offered(problem: Problem) -> list[Entry]:
     """The methods that a problem has everything for."""
-    return [entry for entry in ENTRIES if entry.method.offered(problem)]
+    there = [entry for entry in ENTRIES if entry.method.offered(problem)]
+    if not problem.by_centroids:
+        return there
+    label = "nearest class centroid"
+    return [replace(e, label=label) if e.key == REFERENCE else e for e in there]
 
 
 CAPTIONED = (ZeroShot, ResiDual, OutputGains, LoRA, BitFit, HeadTuning, FineTuning)
