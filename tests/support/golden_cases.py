@@ -28,7 +28,14 @@ def family_of(folder: Path) -> str:
 
 def discover(is_wanted: Callable[[str], bool]) -> list[Path]:
     """Folders of these families, whatever the folders are called."""
-    found = [path.parent for folder in golden_folders() for path in folder.glob("*/config.json")]
+    places = ("config.json", "*/config.json", "*/*/config.json")
+    found = {
+        path.parent
+        for folder in golden_folders()
+        for place in places
+        for path in folder.glob(place)
+        if (path.parent / "io.safetensors").is_file()
+    }
     return [path for path in sorted(found) if is_wanted(family_of(path))]
 
 

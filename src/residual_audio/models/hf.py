@@ -19,7 +19,7 @@ from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.frontends import build_front_end, refuse_unsaid
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.hub import hub_reachable
-from residual_audio.models.joint import MLP
+from residual_audio.models.joint import GELUMLP, MLP
 from residual_audio.models.swin_geometry import raster_relative_index
 from residual_audio.models.swin_names import from_transformers, read_config, to_transformers
 from residual_audio.models.text import TokenizerSpec, TransformersText
@@ -60,9 +60,11 @@ def load(ref: str) -> AudioTextModel:
         )
     state, sha256 = read_folder_weights(folder)
     audio = config["audio_config"]
+    _check_audio(audio, ref)
     encoder = _encoder(below(state, "audio_model.audio_encoder."), audio, ref)
-    head = _projection(below(state, "audio_projection."), ref)
-    text = _text(state, config["text_config"], folder, ref)
+    kind = _activation(config, ref)
+    head = _projection(below(state, "audio_projection."), ref, kind)
+    text = _text(state, config["text_config"], folder, ref, kind)
     return AudioTextModel(
         name=f"hf:{ref}",
         family="hf",
@@ -73,6 +75,29 @@ def load(ref: str) -> AudioTextModel:
         logit_scale=math.exp(float(get(state, "logit_scale_a", ref))),
         sha256=sha256,
     )
+
+
+def _check_audio(audio: dict[str, Any], ref: str) -> None:
+    """Refuse what the tensors do not show and the encoder would do otherwise."""
+    size, stride = audio.get("patch_size", 4), audio.get("patch_stride", 4)
+    steps = {stride} if isinstance(stride, int) else set(stride)
+    for name, said, known in (
+        ("activation", audio.get("hidden_act", "gelu"), "gelu"),
+        ("step between patches", sorted(steps), [size]),
+    ):
+        if said != known:
+            raise ModelError(f"'{ref}' has the {name} {said}; only {known} is known")
+
+
+def _activation(config: dict[str, Any], ref: str) -> type[MLP] | type[GELUMLP]:
+    """Of both projections: what the top of the config says counts for its parts too."""
+    said = config.get("projection_hidden_act")
+    said = said or config["audio_config"].get("projection_hidden_act") or "relu"
+    if said not in ("relu", "gelu"):
+        raise ModelError(
+            f"the projections of '{ref}' have the activation '{said}'; known: relu, gelu"
+        )
+    return MLP if said == "relu" else GELUMLP
 
 
 def find_folder(ref: str) -> Path:
@@ -188,6 +213,11 @@ def front_end_spec(folder: Path, fusion: bool) -> FrontEndSpec:
 
 def _encoder(state: StateDict, audio: dict[str, Any], where: str) -> HTSAT:
     ours = from_transformers(state)
+    if not audio.get("qkv_bias", True):
+        weights = [key for key in ours if key.endswith(".qkv.weight")]
+        ours |= {
+            key.replace("weight", "bias"): ours[key].new_zeros(len(ours[key])) for key in weights
+        }
     encoder = HTSAT(
         read_config(
             ours,
@@ -200,21 +230,27 @@ def _encoder(state: StateDict, audio: dict[str, Any], where: str) -> HTSAT:
     return encoder
 
 
-def _projection(state: StateDict, where: str) -> MLP:
+def _projection(state: StateDict, where: str, kind: type[MLP] | type[GELUMLP]) -> MLP | GELUMLP:
     first = get(state, "linear1.weight", f"the projection of '{where}'")
     second = get(state, "linear2.weight", f"the projection of '{where}'")
-    head = MLP(first.shape[1], first.shape[0], second.shape[0])
+    head = kind(first.shape[1], first.shape[0], second.shape[0])
     load_strict(head, state, f"the projection of '{where}'")
     return head
 
 
-def _text(state: StateDict, config: dict[str, Any], folder: Path, where: str) -> TransformersText:
+def _text(
+    state: StateDict,
+    config: dict[str, Any],
+    folder: Path,
+    where: str,
+    kind: type[MLP] | type[GELUMLP],
+) -> TransformersText:
     known = {key: value for key, value in config.items() if not key.startswith("_")}
     text = TransformersText(
         "clap-text",
         known,
         "pooler",
-        _projection(below(state, "text_projection."), where),
+        _projection(below(state, "text_projection."), where, kind),
         TokenizerSpec(str(folder), padding="longest", max_length=512),
     )
     tensors = below(state, "text_model.")
@@ -234,6 +270,7 @@ def check_counterpart(model: AudioTextModel) -> tuple[HTSAT, MLP, TransformersTe
         not isinstance(encoder, HTSAT)
         or not isinstance(head, MLP)
         or not isinstance(text, TransformersText)
+        or not isinstance(text.head, MLP)
         or text.architecture not in ("clap-text", "roberta")
         or encoder.config.value_path
     ):

@@ -34,6 +34,8 @@ from residual_audio.models.linear import linear
 from residual_audio.models.swin_geometry import relative_index, shifted_windows, z_order
 from residual_audio.types import Site
 
+OUTER_EPS = 1e-5
+
 
 @dataclass(frozen=True)
 class HTSATConfig:
@@ -48,6 +50,7 @@ class HTSATConfig:
     n_mels: int = 64
     mlp_ratio: float = 4.0
     norm_eps: float = 1e-5
+    """Of the norms in blocks; the others have `OUTER_EPS` in every release."""
     fusion: bool = False
     """LAION's 4-channel input for long clips (`aff_2d`)."""
     value_path: bool = False
@@ -216,16 +219,16 @@ class HTSAT(Encoder):
         self.mel_norm = nn.BatchNorm1d(config.n_mels)
         self.patch = nn.Conv2d(1, config.embed_dim, config.patch, config.patch)
         self.fusion = FusionPatches(config.embed_dim, config.patch) if config.fusion else None
-        self.patch_norm = nn.LayerNorm(config.embed_dim, eps=config.norm_eps)
+        self.patch_norm = nn.LayerNorm(config.embed_dim, eps=OUTER_EPS)
         self.stages = nn.ModuleList(
             nn.ModuleList(SwinBlock(config, stage, i) for i in range(depth))
             for stage, depth in enumerate(config.depths)
         )
         self.merges = nn.ModuleList(
-            Merge(config.width(stage), config.width(stage + 1), config.norm_eps)
+            Merge(config.width(stage), config.width(stage + 1), OUTER_EPS)
             for stage in range(len(config.depths) - 1)
         )
-        self.norm = nn.LayerNorm(config.latent, eps=config.norm_eps)
+        self.norm = nn.LayerNorm(config.latent, eps=OUTER_EPS)
         self.register_buffer("order", z_order(config.grid(0)), persistent=False)
         last = z_order(config.grid(len(config.depths) - 1))
         self.register_buffer("raster", torch.argsort(last), persistent=False)

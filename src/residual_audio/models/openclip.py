@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,7 @@ from residual_audio.models.whisper_names import OPENAI, read_encoder
 CONFIG = "open_clip_config.json"
 WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 _SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
-_WHISPER_HEADS = {"tiny": 6, "base": 8, "small": 12, "medium": 16, "large": 20}
+_WHISPER_HEADS = {"tiny": 6, "base": 8, "small": 12, "medium": 16, "large": 20, "turbo": 20}
 _FILL = {"repeatpad": "repeat-pad", "repeat": "repeat-cut", "pad": "zero-pad"}
 
 
@@ -163,7 +164,8 @@ def _whisper(
     state: StateDict, audio: Mapping[str, Any], where: str
 ) -> tuple[Encoder, FrontEndSpec]:
     name = str(audio.get("model_name", "tiny"))
-    if name not in _WHISPER_HEADS:
+    size = re.split(r"[.-]", name)[0]  # tiny.en and large-v2 are of the size before the mark
+    if size not in _WHISPER_HEADS:
         raise ModelError(f"{where} is Whisper '{name}'; known sizes: {', '.join(_WHISPER_HEADS)}")
     outside = ("proj.", "audio_bos_eos_token.")
     tensors = {
@@ -171,7 +173,7 @@ def _whisper(
         for key, value in below(state, "audio.encoder.").items()
         if not key.startswith(outside)
     }
-    encoder = read_encoder(tensors, OPENAI, _WHISPER_HEADS[name], where, halve=True)
+    encoder = read_encoder(tensors, OPENAI, _WHISPER_HEADS[size], where, halve=True)
     # Upstream's bundled filters are on the HTK scale, unlike OpenAI's, and its other settings of
     # the front-end are fixed. Its log has a floor below the loudest bin of a batch, here of a clip.
     spec = replace(

@@ -47,7 +47,8 @@ def exchanges_of_dataset(
     seed: int = 0,
 ) -> Exchanges:
     """The pairs of a data set; of one that has classes instead, clips of different classes."""
-    if dataset.pairs or len(dataset.classes) < 2:
+    labels = {clip.label for clip in dataset.clips if clip.label is not None}
+    if dataset.pairs or len(labels) < 2:
         return exchanges_of_pairs(model, dataset, measure, hearing, progress)
     return exchanges_of_classes(model, dataset, measure, hearing, progress, seed)
 
