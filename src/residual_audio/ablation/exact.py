@@ -81,7 +81,7 @@ class _Ground:
         return {k: v[row] for k, v in self.donors.items()} if self.donors else None
 
     def at(self, row: int, block: int) -> State:
-        return State(block, self.keep.states[block].tokens[row : row + 1])
+        return self.keep.states[block].take(slice(row, row + 1))
 
 
 def _each(

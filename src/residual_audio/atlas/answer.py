@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from residual_audio.atlas.front_piece import FrontLine, front_piece
+from residual_audio.audio.oddities import apart_from_padding
 from residual_audio.files import read_json_object
 from residual_audio.report.run_tables import MissingTable, Tables
 from residual_audio.results import read_result
@@ -189,8 +190,10 @@ def _limits(run: Path, store: Store, tables: Tables) -> list[str]:
         found.append(store.heard_before["note"])
     if store.skipped:
         found.append(f"{len(store.skipped)} clips could not be read and were skipped.")
-    if store.remarks:
-        found.append(f"{len(store.remarks)} clips are hardly sound (silent, very short).")
+    odd, padding = apart_from_padding(store.remarks)
+    found += [line[0].upper() + line[1:] + "." for line in padding]
+    if odd:
+        found.append(f"{len(odd)} clips are hardly sound (silent, very short).")
     labels = [str(v) for v in store.clips["label"] if v is not None]
     if labels:
         counts = np.unique(labels, return_counts=True)[1]

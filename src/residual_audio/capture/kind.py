@@ -18,10 +18,21 @@ class Kind(ABC):
         self.found: dict[str, Tensor] = {}
         self.clips: list[int] = []
         """Place in the run of each clip of the batch."""
+        self.heard: Tensor | None = None
+        """[clip, token] where the encoder pools over tokens that hear something alone."""
 
     def begin(self, clips: list[int]) -> None:
         self.clips = clips
         self.found = {}
+        self.heard = None
+
+    def pooled(self, value: Tensor) -> Tensor:
+        """[clip, token, …] → the mean over tokens that the encoder's own pool takes."""
+        if self.heard is None:
+            return value.mean(1)
+        weight = self.heard.to(value.dtype)
+        weight = weight / weight.sum(1, keepdim=True)
+        return (value * weight.view(*weight.shape, *[1] * (value.ndim - 2))).sum(1)
 
     @abstractmethod
     def __call__(self, point: str, where: Site | int, value: Tensor) -> None:

@@ -14,7 +14,7 @@ class Heads(Kind):
     points = frozenset({"raw"})
 
     def __call__(self, point: str, where: Site | int, value: Tensor) -> None:
-        self.found[f"heads/{where}"] = value.mean(1)
+        self.found[f"heads/{where}"] = self.pooled(value)
 
 
 class Blocks(Kind):
@@ -25,7 +25,7 @@ class Blocks(Kind):
     def __call__(self, point: str, where: Site | int, value: Tensor) -> None:
         assert isinstance(where, Site)
         part = "stream" if point == "stream" else where.kind
-        self.found[f"blocks/s{where.stage}.b{where.block}/{part}"] = value.mean(1)
+        self.found[f"blocks/s{where.stage}.b{where.block}/{part}"] = self.pooled(value)
 
 
 class Stages(Kind):
@@ -34,4 +34,4 @@ class Stages(Kind):
     points = frozenset({"end"})
 
     def __call__(self, point: str, where: Site | int, value: Tensor) -> None:
-        self.found[f"stages/s{where}"] = value.mean(1)
+        self.found[f"stages/s{where}"] = self.pooled(value)

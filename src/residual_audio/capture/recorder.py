@@ -44,11 +44,13 @@ class Recorder:
         self._kinds = [
             _BUILD[name](encoder, plan) for name in plan.settings.kinds if name != "embedding"
         ]
-        self.points = frozenset[str]().union(*(kind.points for kind in self._kinds))
+        self.points = frozenset({"heard"}).union(*(kind.points for kind in self._kinds))
 
     def __call__(self, point: str, where: Site | int, value: Tensor) -> None:
         for kind in self._kinds:
-            if point in kind.points:
+            if point == "heard":
+                kind.heard = value
+            elif point in kind.points:
                 kind(point, where, value)
 
     @torch.inference_mode()

@@ -17,7 +17,8 @@ class TokenMoments(Kind):
     def __call__(self, point: str, where: Site | int, value: Tensor) -> None:
         assert isinstance(where, Site)
         # on the CPU: some accelerators have no float64
-        x = value.to("cpu", torch.float64).flatten(0, 1).transpose(0, 1)  # head token d_head
+        tokens = value.flatten(0, 1) if self.heard is None else value[self.heard]
+        x = tokens.to("cpu", torch.float64).transpose(0, 1)  # head token d_head
         mean = x.mean(1)
         centred = x - mean[:, None]
         self.found[f"moments/{where}/n"] = torch.tensor(x.shape[1])

@@ -46,6 +46,7 @@ def run(
         typer.Option("--long", help="Clips longer than the window; tile: a row a window."),
     ] = "first",
     hop: options.Hop = None,
+    pool: options.Pool = "all",
     seed: options.Seed = 0,
     workers: Annotated[
         int, typer.Option("--workers", min=0, help="Threads that read ahead of the encoder.")
@@ -108,6 +109,7 @@ def run(
     from residual_audio.extraction.summary import summarise
     from residual_audio.surface.runs import extract
 
+    model = options.pooled(model, pool)
     if plan + finish + (part is not None) > 1:
         raise InputError("give one of --plan, --part and --finish: they are three steps")
     name = options.name_dataset(dataset, root)
@@ -200,6 +202,8 @@ def _print_summary(summary: ExtractionSummary) -> None:
         say(f"skipped {n:,}: {reason}", err=True)
     if len(summary["skipped"]) > SHOWN:
         say(f"… and {len(summary['skipped']) - SHOWN:,} more reasons", err=True)
+    for note in summary["notes"]:
+        say(f"note: {note}", err=True)
     for title, clips in (("skipped", summary["skipped_clips"]), ("odd", summary["remarks"])):
         for clip, why in list(clips.items())[:SHOWN]:
             say(f"{title}: {clip}: {why}", err=True)

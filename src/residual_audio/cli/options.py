@@ -84,6 +84,10 @@ Hop = Annotated[
     float | None,
     typer.Option("--hop", min=0.001, help="tile: seconds from window to window (its length)."),
 ]
+Pool = Annotated[
+    Literal["all", "sounding"],
+    typer.Option("--pool", help="sounding: Whisper without the positions of mere padding."),
+]
 DataOption = Annotated[
     list[str] | None,
     typer.Option("--data-option", help="Option of the data set, as name=value (`datasets show`)."),
@@ -109,6 +113,12 @@ ResultsOut = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results.")]
+
+
+def pooled(model: str, pool: str) -> str:
+    """The name of a model that is pooled so."""
+    ending = "?pool=sounding"
+    return model if pool == "all" or model.endswith(ending) else model + ending
 
 
 def name_dataset(given: str | None, root: Path | None) -> str:

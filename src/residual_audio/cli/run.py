@@ -27,6 +27,7 @@ def run(
     batch_size: options.BatchSize = 8,
     long: options.Long = "first",
     hop: options.Hop = None,
+    pool: options.Pool = "all",
     seed: options.Seed = 0,
     folds: options.NFolds = 5,
     exact: Annotated[
@@ -45,7 +46,7 @@ def run(
     from residual_audio.surface.whole_run import RunSettings
 
     settings = RunSettings(
-        model=model,
+        model=options.pooled(model, pool),
         dataset=options.name_dataset(dataset, root),
         out=out,
         root=root,

@@ -22,6 +22,7 @@ from residual_audio.extraction.worker import ShardJob
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.encoder import Features
 from residual_audio.models.registry import load_model
+from residual_audio.models.sounding import pools_where_it_sounds
 from residual_audio.models.training_data import heard_before
 from residual_audio.passes.loop import hear
 from residual_audio.passes.sources import cut_clips, reason
@@ -59,6 +60,7 @@ class Plan:
                     "sha256": model.sha256,
                     "front_end": model.spec.to_dict(),
                     "dtype": str(model.dtype),
+                    **({"pool": "sounding"} if pools_where_it_sounds(model) else {}),
                 },
                 "dataset": {
                     "name": dataset.name,

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TypedDict
 
+from residual_audio.audio.oddities import apart_from_padding
 from residual_audio.extraction.extraction import Extraction
 from residual_audio.types import HeardBefore
 
@@ -27,6 +28,8 @@ class ExtractionSummary(TypedDict):
     """Clip id → reason."""
     remarks: dict[str, str]
     """Clip id → what is odd about its sound, though it was used."""
+    notes: list[str]
+    """What is so of many clips."""
     heard_before: HeardBefore | None
     partial: dict[str, int] | None
     n_shards: int
@@ -39,6 +42,7 @@ class ExtractionSummary(TypedDict):
 def summarise(found: Extraction, out: Path) -> ExtractionSummary:
     """Everything a person or a program wants to know of a finished extraction."""
     store = found.store
+    odd, padding = apart_from_padding(store.remarks)
     return {
         "out": str(out),
         "model": store.model_info.name,
@@ -48,7 +52,8 @@ def summarise(found: Extraction, out: Path) -> ExtractionSummary:
         "n_skipped": len(found.skipped),
         "skipped": group_reasons(found.reasons),
         "skipped_clips": dict(found.skipped),
-        "remarks": store.remarks,
+        "remarks": odd,
+        "notes": padding,
         "heard_before": store.heard_before,
         "partial": asdict(store.partial) if store.partial else None,
         "n_shards": store.size.n_shards,

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from residual_audio.audio.oddities import oddity
+from residual_audio.audio.oddities import PADDED, oddity, padded
 from residual_audio.capture.capture_settings import CaptureSettings, SamplePlan
 from residual_audio.capture.recorder import Recorder
 from residual_audio.data.base import Dataset
@@ -21,6 +21,7 @@ from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.evaluating import evaluating, full_precision
 from residual_audio.models.precision import Precision, check_precision, products_in
 from residual_audio.models.registry import load_model
+from residual_audio.models.sounding import pools_where_it_sounds
 from residual_audio.passes.loop import Heard, Hearing, Reach, Windows, hear, passing
 from residual_audio.passes.sources import reason
 from residual_audio.store.shards import ShardNote, ShardRows, Skipped, write_shard
@@ -160,6 +161,10 @@ class Worker:
         clip, max_s = dataset.clips[number], self.model.reads_s(long)
         wave = dataset.read(clip, rate_hz, max_s, middle=long == "center")
         odd = oddity(wave, rate_hz)
+        spec = self.model.spec
+        counts = spec.short == "zero-pad" and not pools_where_it_sounds(self.model)
+        if odd is None and counts and padded(len(wave), spec.n_samples):
+            odd = PADDED
         if odd is not None:
             remarks[place] = odd
         return self.model.windows(wave, long)

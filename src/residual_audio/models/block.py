@@ -141,14 +141,21 @@ def scaled_attention(
 
 
 def normalise(
-    norm: nn.LayerNorm, x: Tensor, stage: int, tap: Tap | None, n_averaged: int = 1
+    norm: nn.LayerNorm,
+    x: Tensor,
+    stage: int,
+    tap: Tap | None,
+    n_averaged: int = 1,
+    share: Tensor | None = None,
 ) -> Tensor:
     """LayerNorm; a tap on `scale` also receives 1/σ of every token of the stream.
 
-    `n_averaged` tokens of the stream each were averaged into one of `x`: they share its σ.
+    `n_averaged` tokens of the stream each were averaged into one of `x`: they share its σ. `share`
+    [clip, token] is what a token of `x` counts in the pool, where that is no plain mean.
     """
     if tap is None or "scale" not in tap.points:
         return norm(x)
     out, _, scale = torch.native_layer_norm(x, [x.shape[-1]], norm.weight, norm.bias, norm.eps)
-    tap("scale", stage, scale[..., 0].repeat_interleave(n_averaged, 1))
+    weight = scale[..., 0] if share is None else scale[..., 0] * share
+    tap("scale", stage, weight.repeat_interleave(n_averaged, 1))
     return out

@@ -7,8 +7,10 @@ Points of a block, in order of computation:
 - `maps`    attention probabilities, explicit only when tapped    [clip, window, head, query, key]
 - `out`     what the site adds to the stream (after W_O, or MLP)  [clip, token, width]
 
-and of the encoder: `scale` (1/σ of each token at the norm that ends a stage, [clip, token]) and
-`end` (stream at the end of a stage, before merging).
+and of the encoder: `heard` (which tokens hear something, [clip, token], before the first block of
+an encoder that pools over those alone), `scale` (1/σ of each token at the norm that ends a stage,
+[clip, token]; there, times the token's share of the pool over that of a plain mean) and `end`
+(stream at the end of a stage, before merging).
 """
 
 from __future__ import annotations
@@ -49,6 +51,13 @@ class State:
 
     block: int
     tokens: Tensor
+    heard: Tensor | None = None
+    """[clip, token] which of them hear something, for encoders that pool over those alone."""
+
+    def take(self, clips: slice) -> State:
+        """Of these clips."""
+        heard = None if self.heard is None else self.heard[clips]
+        return State(self.block, self.tokens[clips], heard)
 
 
 @dataclass(frozen=True)
@@ -167,7 +176,8 @@ class States:
     each site gave."""
 
     def __init__(self, sites: Sequence[Site], blocks: set[int], values: bool = False) -> None:
-        self.points = frozenset({"stream", "raw", "out"} if values else {"stream"})
+        self.points = frozenset({"heard", "stream"} | ({"raw", "out"} if values else set()))
+        self._heard: Tensor | None = None
         attention = [site for site in sites if site.kind == "attention"]
         self._index = {site: i for i, site in enumerate(attention)}
         self._blocks = blocks
@@ -175,10 +185,12 @@ class States:
         self.values: dict[tuple[Site, str], Tensor] = {}
 
     def __call__(self, point: str, where: Site | int, value: Tensor) -> None:
+        if point == "heard":
+            self._heard = value
         if not isinstance(where, Site):
             return
         if point != "stream":
             self.values[where, point] = value
         elif self._index[where] in self._blocks:
             block = self._index[where]
-            self.states[block] = State(block, value)
+            self.states[block] = State(block, value, self._heard)

@@ -16,6 +16,7 @@ from residual_audio.models.allowance import Allowance
 from residual_audio.models.clap import AudioTextModel, choose_device
 from residual_audio.models.families import FAMILIES, NANO
 from residual_audio.models.proof import prove
+from residual_audio.models.sounding import SOUNDING, pool_where_it_sounds
 
 _MALFORMED = (
     ArithmeticError,
@@ -34,8 +35,12 @@ def load_model(name: str, device: str | torch.device = "auto") -> AudioTextModel
 
     `nano` is the bundled one; a folder written by `models convert` loads by its path; everything
     else is `family:reference`, e.g. `hf:laion/clap-htsat-unfused` or `laion:checkpoint.pt`.
+    `?pool=sounding` behind a Whisper encoder leaves out positions that hear only padding.
     """
-    model = _read(name)
+    plain = name.removesuffix(SOUNDING)
+    model = _read(plain)
+    if plain != name:
+        pool_where_it_sounds(model)
     model.name = name
     model.to(choose_device(device))
     prove(model)

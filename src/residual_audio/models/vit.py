@@ -28,7 +28,12 @@ from residual_audio.models.encoder import (
     entrance,
 )
 from residual_audio.models.linear import linear
-from residual_audio.models.vit_tokens import Pool, PooledTokens, TokenLayout
+from residual_audio.models.vit_tokens import (
+    Pool,
+    PooledTokens,
+    TokenLayout,
+    sounding_positions,
+)
 from residual_audio.types import Site
 
 
@@ -68,6 +73,10 @@ class ViTConfig:
             )
         if self.pool == "special" and not self.n_special:
             raise InputError("ViT: no special tokens to pool over")
+        if self.pool == "sounding" and (self.stem != "conv" or self.n_special or self.chunks):
+            raise InputError(
+                "ViT: only positions in time (Whisper's) can be pooled where they sound"
+            )
         if self.halve and (self.stem != "conv" or self.layout.full % 2 or self.n_special):
             raise InputError("ViT: only an even number of positions in time can be halved")
 
@@ -252,22 +261,42 @@ class ViT(Encoder):
         edit = edit or {}
         check_edit(edit, self.sites)
         state = entrance(self.embed, features, start)
-        x = state.tokens
+        x, heard = state.tokens, self._heard(features, state, tap)
         self.layout.chunks(x.shape[1])  # a stream of another model is refused here
         for index in range(state.block, self.config.depth):
             block = cast(ViTBlock, self.blocks[index])
             x = block(x, self._sites[2 * index], self._sites[2 * index + 1], tap, edit)
         if tap is not None and "end" in tap.points:
             tap("end", 0, x)
-        x = self._final_norm(x, tap)
-        latent = self.layout.pooled(x, self.config.pool).mean(1).flatten(1)
+        x = self._final_norm(x, tap, heard)
+        if heard is None:
+            latent = self.layout.pooled(x, self.config.pool).mean(1).flatten(1)
+        else:
+            latent = (x * heard[..., None]).sum(1) / heard.sum(1, keepdim=True)
         special = self.layout.special(x) if self.config.n_special else None
         return Encoded(latent, self.layout.patches(x), special=special)
 
-    def _final_norm(self, x: Tensor, tap: Tap | None) -> Tensor:
-        if not self.config.halve:
-            return normalise(self.norm, x, 0, tap)
-        return normalise(self.norm, x.unflatten(1, (-1, 2)).mean(2), 0, tap, n_averaged=2)
+    def _heard(self, features: Features | None, state: State, tap: Tap | None) -> Tensor | None:
+        """[clip, final token] 1 where something is heard; None where that does not matter."""
+        if self.config.pool != "sounding":
+            return None
+        heard = state.heard
+        if heard is None:
+            if not isinstance(features, Tensor):
+                raise InputError("this encoder pools where it hears something: give it features")
+            heard = sounding_positions(features)
+        if self.config.halve:
+            heard = heard.unflatten(1, (-1, 2)).any(2)
+        if tap is not None and "heard" in tap.points:
+            tap("heard", 0, heard.repeat_interleave(2, 1) if self.config.halve else heard)
+        return heard.to(state.tokens.dtype)
+
+    def _final_norm(self, x: Tensor, tap: Tap | None, heard: Tensor | None) -> Tensor:
+        if self.config.halve:
+            x = x.unflatten(1, (-1, 2)).mean(2)
+        n_averaged = 2 if self.config.halve else 1
+        share = None if heard is None else heard * heard.shape[1] / heard.sum(1, keepdim=True)
+        return normalise(self.norm, x, 0, tap, n_averaged, share)
 
     def forward(self, features: Features) -> Tensor:
         return self.encode(features).latent

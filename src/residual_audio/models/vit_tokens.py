@@ -12,9 +12,10 @@ from torch import Tensor
 from residual_audio.errors import InputError
 from residual_audio.models.direct_path import StageSteps
 
-Pool = Literal["patches", "special", "stack"]
+Pool = Literal["patches", "special", "stack", "sounding"]
 """`patches`: mean over patch tokens (M2D, Whisper). `special`: mean over CLS and distillation
-tokens (AST). `stack`: mean over time, frequency rows side by side (M2D's stacked features)."""
+tokens (AST). `stack`: mean over time, frequency rows side by side (M2D's stacked features).
+`sounding`: mean over the positions that hear something (Whisper, on request)."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class TokenLayout:
         """[clip, token, …] → [clip, instance, slot, …]: the latent is the mean over instances."""
         if pool == "stack":
             return self.grid(x)
-        return (self.patches(x) if pool == "patches" else self.special(x)).unsqueeze(2)
+        return (self.special(x) if pool == "special" else self.patches(x)).unsqueeze(2)
 
     def places(self, n_tokens: int) -> Tensor:
         """[token, 2] time and frequency step of each token; −1 for a special token."""
@@ -100,3 +101,14 @@ class PooledTokens:
     def weights(self, scales: Mapping[int, Tensor]) -> list[Tensor]:
         scale = self.view(0, scales[0])
         return [scale / scale.shape[1]]
+
+
+def sounding_positions(features: Tensor) -> Tensor:
+    """[clip, position] of a log-mel [clip, frame, mel], two frames a position: where any bin is
+    above the lowest of the clip, where padding lies. A clip of nothing else counts whole."""
+    lowest = features.amin((1, 2), keepdim=True)
+    frames = (features > lowest + 1e-6).any(-1)
+    if frames.shape[1] % 2:
+        frames = torch.cat([frames, frames[:, -1:]], 1)
+    found = frames.unflatten(1, (-1, 2)).any(-1)
+    return found | ~found.any(1, keepdim=True)

@@ -49,9 +49,10 @@ class HeldPass(States):
         self, block: int, clean: int, corrupt: int, targets: Sequence[Target], masks: TokenMasks
     ) -> State:
         """The corrupt clip entering a block; one copy a target where streams are exchanged."""
-        stream = self.states[block].tokens
+        entering = self.states[block]
+        stream, alone = entering.tokens, entering.take(slice(corrupt, corrupt + 1))
         if all(target.stream is None for target in targets):
-            return State(block, stream[corrupt : corrupt + 1])
+            return alone
         copies = stream[corrupt][None].repeat(len(targets), 1, 1)
         stage = stage_of_block(block, self._sites)
         for i, target in enumerate(targets):
@@ -62,7 +63,8 @@ class HeldPass(States):
                 copies[i] = stream[clean]
             else:
                 copies[i] = torch.where(mask[stage][:, None], stream[clean], stream[corrupt])
-        return State(block, copies)
+        heard = None if alone.heard is None else alone.heard.expand(len(copies), -1)
+        return State(block, copies, heard)
 
 
 class TokenMasks:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from residual_audio.audio.oddities import apart_from_padding
 from residual_audio.errors import ResidualAudioError
 from residual_audio.files import write_json
 from residual_audio.pipeline import work
@@ -99,7 +100,9 @@ def _warnings(store: Store, left_out: dict[str, str]) -> list[str]:
     """What the model had heard before, which clips have no rows, which are hardly sound."""
     found = [store.heard_before["note"]] if store.heard_before else []
     found += [f"{step}: {why}" for step, why in left_out.items()]
-    for title, clips in (("skipped", store.skipped), ("odd", store.remarks)):
+    odd, padding = apart_from_padding(store.remarks)
+    found += padding
+    for title, clips in (("skipped", store.skipped), ("odd", odd)):
         found += [f"{title}: {name}: {why}" for name, why in list(clips.items())[:MOST_NAMED]]
         if len(clips) > MOST_NAMED:
             found.append(f"{title}: {len(clips) - MOST_NAMED:,} more clips, named in run.json")

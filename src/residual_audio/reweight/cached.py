@@ -49,7 +49,7 @@ class Entrances:
             for clips, features in batches:
                 tap = States(model.encoder.sites, {block})
                 encoded = model.encoder.encode(features, tap=tap)
-                yield clips, encoded.latent if block >= n_blocks else tap.states[block].tokens
+                yield clips, encoded.latent if block >= n_blocks else _kept(tap.states[block])
 
         return cls(block, Rows.collect(parts(), n_clips, max_bytes))
 
@@ -62,12 +62,12 @@ class Entrances:
             )
         n_blocks = sum(site.kind == "attention" for site in model.encoder.sites)
 
-        def go_on(tokens: Features) -> Tensor:
-            assert isinstance(tokens, Tensor)
+        def go_on(kept: Features) -> Tensor:
+            tokens, heard = kept if isinstance(kept, tuple) else (kept, None)
             if self.block >= n_blocks:
                 encoded = Encoded(tokens, tokens[:, None])
             else:
-                state = State(self.block, tokens)
+                state = State(self.block, tokens, heard)
                 encoded = model.encoder.encode(None, edit=adapter.edit(), start=state)
             return model.joint(adapter.output(encoded))
 
@@ -75,6 +75,10 @@ class Entrances:
             return self.tokens.run(clips, go_on)
 
         return run
+
+
+def _kept(state: State) -> Features:
+    return state.tokens if state.heard is None else (state.tokens, state.heard)
 
 
 def embed_from_features(model: Audio, adapter: Adapter, features: Rows) -> Embed:
