@@ -27,6 +27,11 @@ HF_FUSION = replace(HF, mel_scale="htk", mel_norm=None, fusion=True)
 LAION_FUSION = replace(HF_FUSION, quantise=True)
 """LAION-CLAP with feature fusion."""
 
+AFCLAP = replace(
+    LAION_FUSION, sample_rate_hz=16_000, n_samples=160_000, hop_length=160, f_max_hz=8_000.0
+)
+"""AF-CLAP: LAION's with feature fusion, at 16 kHz."""
+
 MSCLAP = FrontEndSpec(
     sample_rate_hz=44_100,
     n_samples=308_700,

@@ -115,11 +115,11 @@ def convert(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder (or file for laion) to write.")],
     to: Annotated[str, typer.Option("--to", help="native, hf or laion.")] = "native",
 ) -> None:
-    """Write MODEL as a safetensors folder that loads without any pickle."""
-    from residual_audio.models.layouts import write_model
+    """Write MODEL as a safetensors folder that loads without any pickle, with its card."""
+    from residual_audio.models.conversion import convert_model
     from residual_audio.models.registry import load_model
 
     loaded = load_model(model, device="cpu")
-    write_model(loaded, out, to)
+    convert_model(loaded, out, to)
     reopen = {"native": str(out), "hf": f"hf:{out}", "laion": f"laion:{out}"}[to]
     say(f"wrote {out}; load it with --model {reopen}")

@@ -22,6 +22,7 @@ FAMILIES = {
     for family in (
         Family("hf", "Hugging Face ClapModel", "repository id or folder", "hf"),
         Family("laion", "LAION-CLAP", "file.pt, or a release: 630k-audioset-best", "laion"),
+        Family("afclap", "AF-CLAP (NVIDIA)", "file.pt", "afclap"),
         Family("openclip", "open_clip CLAP", "folder, id or file[?config=file.json]", "openclip"),
         Family("msclap", "Microsoft CLAP 2023", "file.pth or 2023", "msclap"),
         Family("mga", "MGA-CLAP", "file.pt", "mga"),

@@ -38,6 +38,11 @@ def load(ref: str, *, text_heads: int | None = None, quantise: bool = True) -> A
     """
     path = require_file(named_file("laion", ref), "a LAION-CLAP checkpoint")
     state = read_state(path)
+    if "text_branch.shared.weight" in state:
+        raise ModelError(
+            f"'{path}' has T5 for its texts, as AF-CLAP: open it with afclap:{ref}, which also "
+            "hears as that does (16 kHz)"
+        )
     audio = from_upstream(below(state, "audio_branch."))
     encoder = HTSAT(read_config(audio, f"'{path}'"))
     load_strict(encoder, audio, f"the audio branch of '{path}'")
@@ -51,7 +56,7 @@ def load(ref: str, *, text_heads: int | None = None, quantise: bool = True) -> A
         family="laion",
         front_end=build_front_end(spec, filters),
         encoder=encoder,
-        head=_projection(below(state, "audio_projection."), path),
+        head=read_projection(below(state, "audio_projection."), path),
         text=_text(state, path, text_heads),
         logit_scale=math.exp(float(get(state, "logit_scale_a", f"'{path}'"))),
         sha256=sha256_of(path),
@@ -68,7 +73,8 @@ def read_state(path: Path) -> StateDict:
     return {key.removeprefix("module."): value for key, value in state.items()}
 
 
-def _projection(state: StateDict, path: Path) -> MLP:
+def read_projection(state: StateDict, path: Path) -> MLP:
+    """Two layers with ReLU between them, `0` and `2`."""
     where = f"the projection of '{path}'"
     first, second = get(state, "0.weight", where), get(state, "2.weight", where)
     head = MLP(first.shape[1], first.shape[0], second.shape[0])
@@ -102,7 +108,7 @@ def _text(state: StateDict, path: Path, n_heads: int | None) -> TransformersText
         "pad_token_id": 1,
         "layer_norm_eps": 1e-5,
     }
-    head = _projection(below(state, "text_projection."), path)
+    head = read_projection(below(state, "text_projection."), path)
     text = TransformersText("roberta", config, "pooler", head, TokenizerSpec("roberta-base"))
     load_strict(text.backbone, tensors, where, ignore=("position_ids", "token_type_ids"))
     return text

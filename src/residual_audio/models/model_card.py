@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
 CARD = "README.md"
+RECORD = "residual_audio.json"
+"""What was done to which weights."""
 UNKNOWN = "unknown"
 _LIBRARIES = {"hf": "transformers", "peft": "peft", "onnx": "onnx", "laion": "laion-clap"}
 _NAMELESS = ("manifest", "folder", "files")
@@ -52,6 +54,11 @@ class CardFacts:
     has_text: bool = True
     datasets: tuple[str, ...] = ()
     results: tuple[Result, ...] = ()
+
+
+def beside(out: Path, name: str) -> Path:
+    """A file that goes with an export: in its folder, or next to it under its name."""
+    return out / name if out.is_dir() else out.with_name(f"{out.stem}.{name}")
 
 
 def write_card(facts: CardFacts, path: Path) -> Path:

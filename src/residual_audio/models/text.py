@@ -30,6 +30,7 @@ ARCHITECTURES = {
         "XLMRobertaModel",
         {"add_pooling_layer": False},
     ),
+    "t5-encoder": ("T5Config", "T5EncoderModel", {}),
     "modernbert": ("ModernBertConfig", "ModernBertModel", {}),
     "bert-no-pooler": ("BertConfig", "BertModel", {"add_pooling_layer": False}),
 }
@@ -137,6 +138,8 @@ class TransformersText(nn.Module):
         elif self.pool == "mean":
             mask = attention_mask[..., None].to(hidden.dtype)
             pooled = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1)
+        elif self.pool == "mean-all":  # padding included, as upstream
+            pooled = hidden.mean(1)
         elif self.pool == "last-nonzero":
             # Upstream counts non-zero ids, so an inner '!' (id 0) moves it one token to the left.
             last = (input_ids != 0).sum(-1) - 1

@@ -8,6 +8,7 @@ the same call goes on where it stopped.
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -20,7 +21,6 @@ import torch
 from residual_audio import provenance
 from residual_audio.adaptation.comparison import compare
 from residual_audio.adaptation.divisions import Division, folds_of, whole_split
-from residual_audio.adaptation.methods.fine_tuning import FineTuning
 from residual_audio.adaptation.methods.head_tuning import HeadTuning
 from residual_audio.adaptation.methods.low_rank import LoRA
 from residual_audio.adaptation.methods.method import Method
@@ -37,6 +37,7 @@ from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.hf import check_counterpart
 from residual_audio.passes.kept import load_passes
 from residual_audio.passes.loop import Hearing
+from residual_audio.pipeline.fine_tuned import EPOCHS, LoopFineTuning
 from residual_audio.progress import SILENT, Progress
 from residual_audio.results import write_result
 from residual_audio.reweight.descent import FitSettings
@@ -90,8 +91,6 @@ def adapt_to_pairs(
     Trained weights stay in `model`: give a copy where the one that was given is needed again.
     """
     asked = PairSettings() if settings is None else settings
-    if model.text is None:
-        raise InputError(f"'{model.name}' has no text side: there is nothing to pair sounds with")
     if asked.to == "peft" and asked.how not in ("residual", "lora"):
         raise InputError(NO_ADAPTER)
     if asked.to in ("hf", "peft"):  # before hours of work
@@ -102,7 +101,7 @@ def adapt_to_pairs(
     hearing = Hearing(store.run_info.long, batch_size=16)
     passes = load_passes(model, dataset, ids, hearing, progress=progress)
     pairs = pair_problem(store, passes)
-    method = _method(asked, pairs)
+    method = _method(asked, pairs, out / "fits", progress)
     if not method.offered(pairs.problem):
         raise InputError(f"'{model.name}' cannot be adapted by '{asked.how}': take another way")
     folds = folds_of(pairs.problem.clips, asked.n_folds, asked.seed)
@@ -110,6 +109,7 @@ def adapt_to_pairs(
     result = _result(pairs, folds, asked, before, after)
     written = write_result(result, out / "results")
     checkpoint = _checkpoint(pairs, method, asked, out, result, progress)
+    shutil.rmtree(out / "fits", ignore_errors=True)  # states of fits that are done
     was, now, gain = result.scores
     return PairOutcome(was, now, gain, checkpoint, written, run.skipped)
 
@@ -137,15 +137,17 @@ def _checkpoint(
         return path
     progress.step("fitting on all clips")
     with torch.enable_grad():
-        fitted = method.fit(problem, whole_split(problem, asked.seed))
+        split = whole_split(problem, asked.seed)
+        fitted = method.fit(problem.on(split.fit, split.held_out), split)
     wrapping = Wrapping((result,), asked.licence)
     write_trained(problem.encoder.passes.model, fitted.left(), asked.to, path, wrapping)
     write_json(note, about)
     return path
 
 
-def _method(asked: PairSettings, pairs: PairProblem) -> Method:
-    """The method with its settings; late stages alone where gains are meant, as they carry most."""
+def _method(asked: PairSettings, pairs: PairProblem, fits: Path, progress: Progress) -> Method:
+    """The method with its settings; late stages alone where gains are meant, as they carry most.
+    Fits that can be stopped lie in `fits` until they are done."""
     problem = pairs.problem
     if asked.how == "residual":
         stages = tuple(problem.stages[-2:])
@@ -153,12 +155,13 @@ def _method(asked: PairSettings, pairs: PairProblem) -> Method:
         return ResiDual(
             stages=stages, path="network", objective=problem.objective, settings=settings
         )
-    kinds: dict[str, Any] = {"lora": LoRA, "head": HeadTuning, "all": FineTuning}
+    if asked.how == "all":
+        return LoopFineTuning(fits, epochs=asked.epochs or EPOCHS, progress=progress)
+    kinds: dict[str, Any] = {"lora": LoRA, "head": HeadTuning}
     if asked.how not in kinds:
-        raise InputError(f"no way '{asked.how}' to adapt: use residual, {', '.join(kinds)}")
-    options = {"max_parameters": 10**12} if asked.how == "all" else {}
+        raise InputError(f"no way '{asked.how}' to adapt: use residual, {', '.join(kinds)}, all")
     kind = kinds[asked.how]
-    found: Method = kind(settings=_limited(kind().settings, asked.epochs), **options)
+    found: Method = kind(settings=_limited(kind().settings, asked.epochs))
     return found
 
 

@@ -15,7 +15,7 @@ from residual_audio.files import write_json
 from residual_audio.models import native, onnx_tower
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.layouts import write_model
-from residual_audio.models.model_card import CARD, CardFacts, write_card
+from residual_audio.models.model_card import CARD, RECORD, CardFacts, beside, write_card
 from residual_audio.models.model_names import base_of, licence_of
 from residual_audio.models.peft_adapter import LowRankUpdate, Place, save_adapter
 from residual_audio.reweight.fold import fold
@@ -25,7 +25,6 @@ from residual_audio.reweight.network import NetworkGains
 from residual_audio.types import Gains, Result
 
 TOLERANCE = 1e-4
-RECORD = "residual_audio.json"
 Layout = Literal["hf", "laion", "native", "peft", "onnx"]
 
 
@@ -167,11 +166,6 @@ def exported_files(out: Path) -> dict[str, Path]:
 def record_path(out: Path) -> Path:
     """Where an export in a foreign layout says what was folded in: in its folder, or beside it."""
     return beside(out, RECORD)
-
-
-def beside(out: Path, name: str) -> Path:
-    """A file that goes with an export: in its folder, or next to it under its name."""
-    return out / name if out.is_dir() else out.with_name(f"{out.stem}.{name}")
 
 
 @torch.no_grad()

@@ -14,13 +14,12 @@ from residual_audio.errors import InputError
 from residual_audio.files import write_json
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.layouts import write_model
-from residual_audio.models.model_card import CARD, CardFacts, write_card
+from residual_audio.models.model_card import CARD, CardFacts, beside, write_card
 from residual_audio.models.model_names import base_of, licence_of
 from residual_audio.models.peft_adapter import LowRankUpdate, Place, save_adapter
 from residual_audio.reweight.folded_checkpoint import (
     Layout,
     Wrapping,
-    beside,
     fold_copy,
     record_path,
     write_folded,

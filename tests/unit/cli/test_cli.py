@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from huggingface_hub import ModelCard
 from safetensors import safe_open
 from typer.testing import CliRunner
 
@@ -102,11 +103,13 @@ def test_convert_writes_a_folder_that_loads(tmp_path: Path, clip: Path) -> None:
     out = tmp_path / "model"
     found = runner.invoke(build(), ["models", "convert", "htsat-tiny-random", "--out", str(out)])
     assert found.exit_code == 0, found.output
-    assert sorted(path.name for path in out.iterdir()) == [
-        "SHA256SUMS",
-        "config.json",
-        "model.safetensors",
-    ]
+    assert {path.name for path in out.iterdir()} == {
+        "README.md", "SHA256SUMS", "config.json", "model.safetensors", "residual_audio.json",
+    }  # fmt: skip
+    card = ModelCard.load(out / "README.md")
+    assert card.data.base_model == "htsat-tiny-random"
+    assert card.data.library_name == "residual-audio"
+    assert card.data.pipeline_tag == "feature-extraction"
     shown = runner.invoke(build(), ["models", "show", str(out), "--json"])
     assert json.loads(shown.stdout)["heads"] == 184
 

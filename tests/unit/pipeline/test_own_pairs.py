@@ -14,12 +14,16 @@ from small_clap import save_small_clap
 from transformers import ClapModel
 
 import residual_audio as ra
+from residual_audio.adaptation.problem import problem_of
 from residual_audio.cli import main
 from residual_audio.data.base import Dataset
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import InputError
 from residual_audio.models.registry import load_model
-from residual_audio.pipeline import own_pairs
+from residual_audio.passes.kept import load_passes
+from residual_audio.passes.loop import Hearing
+from residual_audio.pipeline import fine_tuned, own_pairs
+from residual_audio.pipeline.fine_tuned import LoopFineTuning
 from residual_audio.pipeline.own_pairs import PairSettings, adapt_to_pairs
 
 N = 12
@@ -50,7 +54,7 @@ def state_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
-@pytest.mark.parametrize("how", ["head", "lora"])
+@pytest.mark.parametrize("how", ["head", "lora", "residual", "all"])
 def test_what_is_written_is_what_was_fitted(how, labelled, tmp_path: Path, monkeypatch) -> None:
     # nothing chosen, so that a step is sure to be taken
     monkeypatch.setattr(own_pairs, "whole_split", _without_held_out)
@@ -60,13 +64,20 @@ def test_what_is_written_is_what_was_fitted(how, labelled, tmp_path: Path, monke
     found = adapt_to_pairs(model, labelled, tmp_path / "out", asked)
     again = load_model(str(found.checkpoint), "cpu")
     changed = [k for k, v in again.state_dict().items() if not torch.equal(v, before[k])]
-    place = "head." if how == "head" else "encoder.stages"
+    place = {"head": "head.", "all": "encoder."}.get(how, "encoder.stages")
     assert changed
     assert all(name.startswith(place) for name in changed)
+    if how == "residual":  # folded: W_O and its bias alone
+        assert {name.split(".")[-2] for name in changed} == {"proj"}
+    if how == "all":  # every part of the encoder, and no statistics of much more data
+        assert {name.split(".")[1] for name in changed} >= {"patch", "stages", "norm"}
+        assert not any("running" in name for name in changed)
     assert found.after.n == N
     assert found.before.chance == 0.5
     record = json.loads((found.checkpoint / "residual_audio.json").read_text())
-    assert record["trained"]["low_rank"] is (how == "lora")
+    if how != "residual":
+        assert record["trained"]["low_rank"] is (how == "lora")
+    assert not (tmp_path / "out" / "fits").exists()
     card = (found.checkpoint / "README.md").read_text()
     assert "base_model: nano" in card
     assert "top1_gain" in card
@@ -101,6 +112,41 @@ def test_a_stopped_call_goes_on_and_others_do_not_mix(labelled, tmp_path, monkey
     other = PairSettings("head", n_folds=2, epochs=2)
     with pytest.raises(InputError, match="other clips or with other settings"):
         adapt_to_pairs(load_model("nano", "cpu"), labelled, tmp_path / "out", other)
+
+
+def test_fine_tuning_goes_on_where_it_was_stopped(labelled, tmp_path, monkeypatch) -> None:
+    """A fit that is stopped in the middle ends in the same weights as one that was not."""
+    store = ra.extract("nano", labelled, tmp_path / "run").store
+    model = load_model("nano", "cpu")
+    ids = [str(name) for name in store.clips["id"]]
+    problem = problem_of(store, passes=load_passes(model, labelled, ids, Hearing("first")))
+    split = _without_held_out(problem, 0)
+    before = state_of(model)
+    whole = LoopFineTuning(tmp_path / "whole", epochs=4, batch_size=4).fit(problem, split)
+    stopped = LoopFineTuning(tmp_path / "stopped", epochs=4, batch_size=4)
+    monkeypatch.setattr(fine_tuned, "CHECKPOINT_EVERY", 5)
+    loop = fine_tuned.train
+    monkeypatch.setattr(
+        fine_tuned, "train", lambda *given, **about: loop(*given, **about, stop_after=5)
+    )
+    stopped.fit(problem, split)
+    monkeypatch.setattr(fine_tuned, "train", loop)
+    again = stopped.fit(problem, split)
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())  # put back
+    for (_, want), (_, found) in zip(whole.weights, again.weights, strict=True):
+        torch.testing.assert_close(found, want)
+    (folder,) = (tmp_path / "stopped").iterdir()
+    lines = (folder / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == list(range(1, 13))
+
+
+def test_labels_are_enough_for_a_model_without_texts(labelled, tmp_path: Path) -> None:
+    model = load_model("nano", "cpu")
+    model.text = None
+    asked = PairSettings("lora", n_folds=2, epochs=1)
+    found = adapt_to_pairs(model, labelled, tmp_path / "out", asked)
+    assert found.after.n == N
+    assert "feature-extraction" in (found.checkpoint / "README.md").read_text()
 
 
 def test_captions_are_judged_among_those_of_their_fold(folder, tmp_path: Path) -> None:
