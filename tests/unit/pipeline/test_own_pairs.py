@@ -122,12 +122,12 @@ def test_fine_tuning_goes_on_where_it_was_stopped(labelled, tmp_path, monkeypatc
     problem = problem_of(store, passes=load_passes(model, labelled, ids, Hearing("first")))
     split = _without_held_out(problem, 0)
     before = state_of(model)
-    whole = LoopFineTuning(tmp_path / "whole", epochs=4, batch_size=4).fit(problem, split)
-    stopped = LoopFineTuning(tmp_path / "stopped", epochs=4, batch_size=4)
-    monkeypatch.setattr(fine_tuned, "CHECKPOINT_EVERY", 5)
+    whole = LoopFineTuning(tmp_path / "whole", epochs=2, batch_size=6).fit(problem, split)
+    stopped = LoopFineTuning(tmp_path / "stopped", epochs=2, batch_size=6)
+    monkeypatch.setattr(fine_tuned, "CHECKPOINT_EVERY", 2)
     loop = fine_tuned.train
     monkeypatch.setattr(
-        fine_tuned, "train", lambda *given, **about: loop(*given, **about, stop_after=5)
+        fine_tuned, "train", lambda *given, **about: loop(*given, **about, stop_after=2)
     )
     stopped.fit(problem, split)
     monkeypatch.setattr(fine_tuned, "train", loop)
@@ -137,7 +137,7 @@ def test_fine_tuning_goes_on_where_it_was_stopped(labelled, tmp_path, monkeypatc
         torch.testing.assert_close(found, want)
     (folder,) = (tmp_path / "stopped").iterdir()
     lines = (folder / "log.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == list(range(1, 13))
+    assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]
 
 
 def test_labels_are_enough_for_a_model_without_texts(labelled, tmp_path: Path) -> None:
