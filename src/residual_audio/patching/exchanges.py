@@ -187,7 +187,7 @@ def exchanges_of_sounds(
 
 
 @dataclass(frozen=True)
-class HeardClips:
+class HeardFeatures:
     """Features of the clips that could be heard."""
 
     features: Rows
@@ -205,7 +205,7 @@ def hear_features(
     hearing: Hearing,
     progress: Progress,
     strict: bool = False,
-) -> HeardClips:
+) -> HeardFeatures:
     """Features of one window of each item, and what could not be heard."""
     if hearing.long == "tile":
         raise InputError("one window of a clip is exchanged, not all: use long first or center")
@@ -224,7 +224,7 @@ def hear_features(
     counted = iter(range(len(places)))
     sized = [(torch.tensor([next(counted) for _ in _rows(part)]), part) for part in parts]
     rows = Rows.collect(sized, len(places))
-    return HeardClips(rows, places, tuple(durations), skipped)
+    return HeardFeatures(rows, places, tuple(durations), skipped)
 
 
 def _rows(features: Features) -> Tensor:
