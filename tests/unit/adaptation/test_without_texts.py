@@ -13,10 +13,12 @@ from tiny_model import tiny_model
 import residual_audio as ra
 from residual_audio.adaptation.comparison import compare
 from residual_audio.adaptation.divisions import folds_of, splits_of
-from residual_audio.adaptation.front import bounded, front
+from residual_audio.adaptation.front import front
+from residual_audio.adaptation.front_edits import bounded
 from residual_audio.adaptation.methods.registry import REFERENCE, find_entries, offered
 from residual_audio.adaptation.problem import Problem, problem_of
 from residual_audio.adaptation.pruning import first
+from residual_audio.adaptation.references import elsewhere
 from residual_audio.adaptation.transfer import transfer
 from residual_audio.adaptation.verdicts import verdicts
 from residual_audio.direct.contributions import Contributions
@@ -109,7 +111,7 @@ def test_every_study_of_gains_goes_without_texts(run: ra.Run) -> None:
     assert problem.by_centroids
     assert transfer(problem, fitted.gains)["n"] == len(problem)
     folds = folds_of(problem.clips, 2)
-    points = front(problem, folds, [str(run.folder)], among=[bounded()])
+    points = front(problem, folds, elsewhere([str(run.folder)], problem), among=[bounded()])
     assert all(np.isfinite([point["top1"], point["lost"]]).all() for point in points)
     few = ra.ResiDual(path="network", settings=FitSettings(epochs=1))
     inside = ra.adapt(run, few, model=tiny_model(text=False), n_folds=2)
