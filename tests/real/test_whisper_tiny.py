@@ -125,6 +125,8 @@ def test_run_ends_in_a_page_with_every_figure(run: Path) -> None:
     assert made >= FIGURES, FIGURES - made
     assert page.count("data:image/png") >= len(FIGURES)
     assert (run / "atlas" / "index.html").is_file()
+    assert next((run / "results").glob("*centroids*.json"), None) is not None
+    assert "nearest class centroid" in (run / "tables" / "adapted.csv").read_text()
     statistics = json.loads((run / "tables" / "statistics.json").read_text())
     assert (statistics["grouped_by"], statistics["n_heads"]) == ("block", 24)
 
