@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from residual_audio.surface.probed import ModelCards as ModelCards
     from residual_audio.surface.probed import compare as compare
     from residual_audio.surface.probed import probe as probe
+    from residual_audio.surface.protocols import ProtocolResult as ProtocolResult
+    from residual_audio.surface.protocols import protocol as protocol
     from residual_audio.surface.runs import Run as Run
     from residual_audio.surface.runs import extract as extract
     from residual_audio.surface.token_stream import token_stream as token_stream
@@ -83,6 +85,7 @@ _WHERE = {
     "LoRA": "residual_audio.adaptation.methods.low_rank",
     "Model": "residual_audio.surface.model",
     "ModelCards": "residual_audio.surface.probed",
+    "ProtocolResult": "residual_audio.surface.protocols",
     "ResiDual": "residual_audio.adaptation.methods.residual",
     "ResidualAudioError": "residual_audio.errors",
     "Result": "residual_audio.types",
@@ -113,6 +116,7 @@ _WHERE = {
     "patch": "residual_audio.passes.edits",
     "patching": "residual_audio.surface.patching",
     "probe": "residual_audio.surface.probed",
+    "protocol": "residual_audio.surface.protocols",
     "save_gains": "residual_audio.reweight.gain_files",
     "scale": "residual_audio.passes.edits",
     "time_map": "residual_audio.surface.patching",

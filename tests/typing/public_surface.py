@@ -48,6 +48,8 @@ def from_run_to_checkpoint(sounds: ra.Dataset, out: Path) -> ra.Result:
     folded.save("adapter", to="peft", licence="mit")
     told: ra.CaptionsAdapted = ra.adapt_captions(run, ra.ResiDual(stages=(3,)), model=model)
     print(told.score("t2a", 5), told.gains)
+    published: ra.ProtocolResult = ra.protocol("paolini", run, n=200)
+    print(published.table, published.differences)
     gain: ra.Score = ra.adapt_pairs(model, ["a.wav"], "out", labels=["a"], how="lora").gain
     widths = [batch.shape[1] for batch in ra.token_stream(model, ["a.wav"], "s2.b5.mlp")]
     print(gain, widths)

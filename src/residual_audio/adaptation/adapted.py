@@ -26,6 +26,7 @@ from residual_audio.adaptation.other_splits import divide
 from residual_audio.adaptation.problem import Problem, problem_of
 from residual_audio.adaptation.references import references_of
 from residual_audio.adaptation.retention import retention_direct, retention_grid, retention_table
+from residual_audio.adaptation.synthetic_reference import with_synthetic
 from residual_audio.adaptation.verdicts import Verdict, against, cost_rows, verdicts
 from residual_audio.data.splits import Folds
 from residual_audio.errors import InputError
@@ -59,8 +60,8 @@ class AdaptSettings:
     skip_missing: bool = False
     """Methods that the store has nothing for are passed over, rather than refused."""
     keep: tuple[str, ...] = ()
-    """Reference runs (`RUN`, or folds of it: `RUN#1,2`): every row says what it costs there, and
-    the methods that hold them in place are added."""
+    """Reference runs (`RUN`, folds of it: `RUN#1,2`, or `synthetic`): every row says what it costs
+    there, and the methods that hold them in place are added."""
     max_loss: float = 0.03
     cost: tuple[str, ...] = ()
     """Runs that nothing holds in place: what every row costs is said of these, if there are any."""
@@ -106,8 +107,9 @@ def adapt(
     problem = problem_of(store, rows_of(store, asked.folds), ensemble=ensemble, passes=passes)
     problem, division = divide(problem, asked.split, asked.n_folds, asked.seeds[0])
     there = offered(problem)
-    if asked.keep and problem.contributions is not None:
-        there = [*there, *kept_entries(asked.keep, asked.max_loss)]
+    held, told = _references(asked, problem, progress)
+    if held and problem.contributions is not None:
+        there = [*there, *kept_entries(held, asked.max_loss)]
     entries = there
     if asked.methods:
         entries = find_entries(asked.methods, there, skip_missing=asked.skip_missing)
@@ -121,7 +123,7 @@ def adapt(
         entries,
         seeds=asked.seeds,
         how=how,
-        references=references_of(asked.cost or asked.keep, problem),
+        references=references_of(told or held, problem),
         progress=progress,
     )
     found = verdicts(problem, division, outcomes, seed=asked.seeds[0])
@@ -148,6 +150,16 @@ def adapt(
         {} if main is None else main.gains,
         outcomes,
     )
+
+
+def _references(
+    asked: AdaptSettings, problem: Problem, progress: Progress
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Runs that are kept, and runs that only say what is lost, as folders."""
+    model = None if problem.streams is None else problem.streams.passes.model
+    about = problem.about["model"]
+    kept = with_synthetic(asked.keep, about, model, progress)
+    return kept, with_synthetic(asked.cost, about, model, progress)
 
 
 def name_of_part(entries: Sequence[Entry], folds: Sequence[str], split: str = "") -> str:

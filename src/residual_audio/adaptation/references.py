@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from residual_audio.adaptation.problem import Problem, problem_of
+from residual_audio.adaptation.synthetic_reference import with_synthetic
 from residual_audio.data.splits import grouped_split
 from residual_audio.errors import InputError
 from residual_audio.judge.of_store import rows_of
@@ -48,8 +49,10 @@ def elsewhere_of(run: str) -> Elsewhere:
 
 
 def elsewhere(runs: Sequence[str], problem: Problem) -> list[Elsewhere]:
-    """Reference runs for a problem; a run of another model is refused."""
-    found = [elsewhere_of(str(run)) for run in runs]
+    """Reference runs for a problem (`synthetic`: the bundled sounds); a run of another model is
+    refused."""
+    hearing = None if problem.streams is None else problem.streams.passes.model
+    found = [elsewhere_of(run) for run in with_synthetic(runs, problem.about["model"], hearing)]
     for one in found:
         model = one.problem.about["model"].get("sha256")
         if model != problem.about["model"].get("sha256"):

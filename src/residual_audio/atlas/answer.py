@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from residual_audio.atlas.captions_piece import retrieval_sentence
 from residual_audio.atlas.front_piece import FrontLine, front_piece
 from residual_audio.audio.oddities import apart_from_padding
 from residual_audio.files import read_json_object
@@ -17,7 +18,7 @@ from residual_audio.store import Store
 from residual_audio.table import Table
 from residual_audio.types import Result
 
-STEPS = {"analyse", "ablate", "reweight", "evaluate", "listen"}
+STEPS = {"analyse", "ablate", "reweight", "evaluate", "retrieval", "listen"}
 
 
 def answer_of(run: Path, store: Store, tables: Tables) -> dict[str, list[str]]:
@@ -26,6 +27,7 @@ def answer_of(run: Path, store: Store, tables: Tables) -> dict[str, list[str]]:
         _accuracy(run),
         _reweighting(_table(tables, "adapted")),
         _cost(_table(tables, "adapted"), front_piece(tables)),
+        retrieval_sentence(_table(tables, "retrieval_adapted")),
         _blocks(tables),
         _heads(tables, len(store)),
     ]

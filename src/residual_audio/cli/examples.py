@@ -43,9 +43,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "reweight compare runs/mine",
         "reweight fit runs/mine --path network --root my-sounds --out gains",
     ),
-    "reweight compare": ("reweight compare runs/mine --fold 1 --fold 2",),
+    "reweight compare": (
+        "reweight compare runs/mine --fold 1 --fold 2",
+        "reweight compare runs/clotho --by captions",
+    ),
     "reweight fit": ("reweight fit runs/mine --path network --root my-sounds --out gains",),
     "reweight front": ("reweight front runs/mine --keep runs/reference",),
+    "reweight protocol": (
+        "reweight protocol paolini runs/esc50 --root ESC-50",
+        "reweight protocol arcioni runs/tinysol --root TinySOL --n 200",
+    ),
     "reweight retention": ("reweight retention runs/mine --root my-sounds",),
     "reweight rule": ("reweight rule retain runs/mine --number share=0.5 --out gains",),
     "reweight exit": ("reweight exit runs/mine --root my-sounds",),

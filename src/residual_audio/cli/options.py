@@ -153,7 +153,8 @@ AnswersBy = Annotated[
 Keep_ = Annotated[
     list[str] | None,
     typer.Option(
-        "--keep", help="Run (or folds of it: RUN#1,2) whose answers are held in place; repeatable."
+        "--keep",
+        help="Run (folds: RUN#1,2; or synthetic) whose answers are held in place; repeatable.",
     ),
 ]
 MaxLoss = Annotated[

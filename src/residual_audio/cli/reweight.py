@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from residual_audio.cli import options, reweight_studies
+from residual_audio.cli import options, reweight_protocol, reweight_studies
 from residual_audio.cli.groups import Group
 from residual_audio.cli.inputs import given_run
 from residual_audio.cli.output import print_json, print_table, say, show_table
@@ -272,6 +272,9 @@ def fit(
             for r in moved(found)
         ]
         print_table(["unit", "component", "gain", "energy"], rows_, "moved most")
+    for name, lost in found.fitted_on.items():
+        if name.startswith("lost on "):
+            typer.echo(f"{name}: {lost:.1%} of right answers")
     typer.echo(_learned(found.fitted_on, "R@1 of clips for captions" if captions else "top-1"))
     say(
         f"{size['moved']:,} of {n_gains(found):,} gains moved, in {size['units_moved']} of "
@@ -343,6 +346,7 @@ def _learned(notes: Mapping[str, Any], measure: str = "top-1") -> str:
 app.command("front")(reweight_studies.front)
 app.command("retention")(reweight_studies.retention)
 app.command("exit")(reweight_studies.exits)
+app.command("protocol")(reweight_protocol.protocol)
 app.command("rule")(reweight_studies.rule)
 app.command("transfer")(reweight_studies.transfer)
 app.command("sliders")(reweight_studies.sliders)

@@ -20,7 +20,7 @@ def front(
     run: options.Run,
     keep: Annotated[
         list[str],
-        typer.Option("--keep", help="Reference run (or folds of it: RUN#1,2); repeatable."),
+        typer.Option("--keep", help="Reference run (folds: RUN#1,2; or synthetic); repeatable."),
     ],
     fold: options.Folds = None,
     folds: options.NFolds = 5,

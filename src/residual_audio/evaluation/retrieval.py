@@ -104,9 +104,11 @@ def evaluate_retrieval(
     seed: int = 0,
     n_resamples: int = N_RESAMPLES,
     embedding: EmbeddingSettings = DEFAULT,
+    embedded: Embedded | None = None,
     progress: Progress = SILENT,
 ) -> Result:
-    """Both directions of one model on one captioned data set."""
+    """Both directions of one model on one captioned data set; `embedded` where clips were heard
+    already."""
     need_text(model)
     captioned = [clip for clip in dataset.clips if any(c.strip() for c in clip.captions)]
     if not captioned:
@@ -116,7 +118,8 @@ def evaluate_retrieval(
     # clips without a caption are neither queries nor answers: their sound is not needed
     whole = len(captioned) == len(dataset.clips)
     part = dataset if whole else replace(dataset, clips=tuple(captioned))
-    heard = _captioned(part, embed_clips(model, part, embedding, progress=progress))
+    found = embedded or embed_clips(model, part, embedding, progress=progress)
+    heard = _captioned(part, found)
     text = embed_texts(model, heard.captions, cache=embedding.cache)
     t2a, a2t = rank_both_ways(heard.audio, text, heard.relevant)
     scores = _score_both(heard, (t2a, a2t), "", seed, n_resamples)

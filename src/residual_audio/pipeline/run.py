@@ -1,4 +1,5 @@
-"""Extract, analyse, ablate, reweight, evaluate, listen, report, atlas: any model and data set."""
+"""Extract, analyse, ablate, reweight, evaluate, retrieve, listen, report, atlas: any model, any
+data set."""
 
 from __future__ import annotations
 
@@ -33,6 +34,8 @@ class Step:
     name: str
     work: Callable[[Workshop], Done]
     rests_on: tuple[str, ...] = ()
+    wanted: Callable[[Workshop], bool] = lambda at: True
+    """Whether the data ask for it; where not, nothing is missing."""
 
 
 # in this order, after the extraction; a step that the model or the data do not allow is left out
@@ -41,6 +44,7 @@ STEPS = (
     Step("ablate", work.ablate_store, ("seed", "quick", "n_exact")),
     Step("reweight", work.reweight_store, ("seed", "quick", "n_folds")),
     Step("evaluate", work.evaluate_store, ("seed",)),
+    Step("retrieval", work.retrieve_store, ("seed", "quick", "n_folds"), work.has_captions),
     Step("listen", work.listen_to_heads, ("n_previews",)),
 )
 
@@ -74,6 +78,8 @@ def run(settings: RunSettings, progress: Progress = SILENT) -> Finished:
     store_now = contents(at.out / "store", "manifest.json")
     left_out: dict[str, str] = {}
     for step in STEPS:
+        if not step.wanted(at):
+            continue
         asked = {name: getattr(settings, name) for name in step.rests_on}
         try:
             steps.do(step.name, {"store": store_now, **asked}, lambda step=step: step.work(at))  # type: ignore[misc]

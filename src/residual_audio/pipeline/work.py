@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 CAPTURE = ("heads", "blocks", "stages", "direct", "moments", "attention", "tokens")
 QUICK_METHODS = ("heads-3", "heads-0123", "coarse", "linear-probe-joint")
 QUICK_ONE_STAGE = ("heads-0", "coarse", "linear-probe-joint")
+CAPTIONS = ("heads-23", "heads-0123", "unbounded", "coarse")
 N_PREVIEWS = 8
 
 
@@ -127,6 +128,42 @@ def evaluate_store(at: Workshop) -> Done:
     top1 = result["top1"]
     line = f"{result.task} top-1 {top1.value:.1%} [{top1.low:.1%}, {top1.high:.1%}], n = {top1.n}"
     return Done(written, line)
+
+
+def has_captions(at: Workshop) -> bool:
+    """Whether there is anything to retrieve by."""
+    return sum(any(c.strip() for c in clip.captions) for clip in at.dataset.clips) > 1
+
+
+def retrieve_store(at: Workshop) -> Done:
+    """Retrieval both ways among all captioned clips, and before and after gains on folds."""
+    from residual_audio.adaptation.adapted import AdaptSettings
+    from residual_audio.adaptation.adapted_captions import NAME, adapt_to_captions
+    from residual_audio.adaptation.caption_problem import caption_problem, captioned_rows
+    from residual_audio.embeddings.vector_cache import Embedded
+    from residual_audio.evaluation.retrieval import evaluate_retrieval
+    from residual_audio.report.write import write_tables
+    from residual_audio.results import write_result
+
+    store, seed = at.store, at.settings.seed
+    ids = tuple(str(name) for name in store.clips["id"])
+    vectors = np.array(store.embedding(), np.float32)
+    embedded = Embedded(vectors, ids, store.skipped, store.remarks)
+    result = evaluate_retrieval(at.model, at.dataset, seed=seed, embedded=embedded)
+    written = [write_result(result, at.out / "results")]
+    last = f"heads-{max(site.stage for site in store.sites)}"
+    methods = (last,) if at.settings.quick else (last, *CAPTIONS)
+    settings = AdaptSettings(
+        n_folds=at.settings.n_folds, seeds=(seed,), methods=methods, skip_missing=True, name=NAME
+    )
+    problem = caption_problem(store, captioned_rows(store), embed=at.model.embed_text)
+    found = adapt_to_captions(problem, settings, heard=store.heard_before, progress=at.progress)
+    written += write_tables(at.out, found.tables)
+    written.append(write_result(found.result, at.out / "results"))
+    t2a, a2t = result["t2a_r1"], result["a2t_r1"]
+    return Done(
+        written, f"R@1 {t2a.value:.1%} of captions for clips, {a2t.value:.1%} of clips for captions"
+    )
 
 
 def _listen_to(result: Result, seed: int) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from residual_audio.report import figures_attention as below
 from residual_audio.report import figures_classes as classes
 from residual_audio.report import figures_heads as heads
 from residual_audio.report import figures_patching as patching
+from residual_audio.report import figures_protocols as protocols
 from residual_audio.report import figures_scree as spectra
 from residual_audio.report import figures_similarity as alike
 from residual_audio.report import figures_stages as stages
@@ -55,6 +56,10 @@ DRAWINGS: tuple[Drawing, ...] = (
     Drawing("gains_by_head", "residual", adapted.gains_by_head, "Which heads the gains moved."),
     Drawing("sweep", "residual", adapted.sweep_parallel,
             "Settings and held-out accuracy of every trial."),
+    Drawing("protocol_paolini", "residual", protocols.paolini,
+            "A published protocol (one λ a stage), as published and corrected."),
+    Drawing("protocol_arcioni", "residual", protocols.arcioni,
+            "A published protocol (one λ a head), as published and corrected."),
     Drawing("block_ablation", "ablation", ablation.block_ablation,
             "Accuracy lost without each block's attention; against entropy; heads by stage."),
     Drawing("fisher_vs_ablation", "ablation", ablation.fisher_against_ablation,

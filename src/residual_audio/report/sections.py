@@ -25,6 +25,14 @@ SECTIONS: tuple[Section, ...] = (
         ("adapted", "adapted_against", "gains_components"),
     ),
     Section(
+        "captions",
+        "Captions: is the right one found, before and after?",
+        "Every caption asks for its clip (t2a) and every clip for any of its captions (a2t), among "
+        "those of the tested fold; gains were fitted to the captions of the other folds. The gain "
+        "is paired, with a 95% interval that draws whole groups.",
+        ("retrieval_adapted",),
+    ),
+    Section(
         "ablation",
         "Which parts matter",
         "The change of the answers when a part is removed. The direct method takes away only its "

@@ -21,6 +21,7 @@ from residual_audio.adaptation.methods.registry import (
 )
 from residual_audio.adaptation.methods.residual import ResiDual
 from residual_audio.adaptation.problem import Problem
+from residual_audio.adaptation.synthetic_reference import with_synthetic
 from residual_audio.errors import InputError
 from residual_audio.progress import SILENT, Progress
 from residual_audio.reweight.gains import blend
@@ -152,6 +153,7 @@ def fit_caption_gains(
     """Gains of one method on all captioned clips of a run: `reweight fit --by captions`."""
     given = given_run(run)
     problem = problem_of_captions(given, folds, model, method.runs_encoder, progress, device)
+    with_synthetic(method.references, problem.about["model"], None, progress)
     progress.step("fitting gains")
     fitted = method.fit(problem, whole_split(problem, seed))
     assert fitted.gains is not None

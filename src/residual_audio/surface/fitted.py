@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ from residual_audio.adaptation.methods.registry import ENTRIES, REFERENCE
 from residual_audio.adaptation.methods.residual import NETWORK as NETWORK
 from residual_audio.adaptation.methods.residual import ResiDual
 from residual_audio.adaptation.problem import Problem, problem_of
+from residual_audio.adaptation.synthetic_reference import with_synthetic
 from residual_audio.adaptation.verdicts import hits_of
 from residual_audio.embeddings.prompts import embed_classes, find_prompts
 from residual_audio.errors import InputError
@@ -202,5 +203,6 @@ def fit_gains(
     passes = None
     if method.runs_encoder:
         passes = given.passes(model, given.rows(folds), progress, device)
+    with_synthetic(method.references, asdict(given.store.model_info), None, progress)
     progress.step("fitting gains")
     return blend(fit_whole(given.store, method, folds=names, seed=seed, passes=passes), amount)

@@ -17,6 +17,7 @@ from residual_audio.adaptation.references import Elsewhere, elsewhere
 from residual_audio.adaptation.search import Searched, sweep
 from residual_audio.adaptation.smaller import leave_early, retain_and_prune
 from residual_audio.adaptation.spread_search import SweepJob, sweep_folds
+from residual_audio.adaptation.synthetic_reference import with_synthetic
 from residual_audio.adaptation.transfer import Transferred, transfer
 from residual_audio.direct.contributions import Contributions
 from residual_audio.engine import Where
@@ -63,6 +64,8 @@ def gain_front(
     """What is gained here against what is lost on the references `keep` (runs, or folds of one:
     `RUN#1,2`), against the size of the edit. `network`: also edits that run the encoder."""
     problem = studied.problem(network, progress)
+    hearing = None if problem.streams is None else problem.streams.passes.model
+    keep = with_synthetic(keep, problem.about["model"], hearing, progress)
     places = elsewhere(keep, problem)
     if network:
         places = [_heard_again(one, studied, progress) for one in places]

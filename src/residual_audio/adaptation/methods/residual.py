@@ -44,6 +44,9 @@ from residual_audio.types import Spectrum
 # `patience` stops it; what reaches the cap says so
 NETWORK = FitSettings(epochs=60, learning_rate=0.03, batch_size=32, patience=4, bounds=Bounds(0, 4))
 
+OF_CAPTIONS = (10.0, 3.0, 1.0, 0.3, 0.1)
+"""Strengths of the ridge of free gains where each text has few clips: weaker ones only fit."""
+
 
 @dataclass(frozen=True)
 class ResiDual:
@@ -80,8 +83,9 @@ class ResiDual:
     unbounded: bool = False
     """No bounds and a ridge penalty, its strength by the least held-out loss: a classifier written
     into the heads rather than a reweighting."""
-    keep: tuple[str, ...] = ()
-    """Runs (`RUN`, or folds of it: `RUN#1,2`) whose answers are held in place."""
+    keep: str | tuple[str, ...] = ()
+    """Runs (`RUN`, or folds of it: `RUN#1,2`) whose answers are held in place; `synthetic` is a run
+    of the bundled sounds, made where it is not there yet."""
     max_loss: float = 0.03
     """Share of right answers that may be lost there."""
     hold: Hold = "answers"
@@ -96,6 +100,11 @@ class ResiDual:
         Regularity(self.penalty, Bounds(*self.bounds), agreement=self.agreement)
         if self.keep and self.path == "network":
             raise InputError("reference runs can be kept on the direct path only")
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The runs to keep."""
+        return (self.keep,) if isinstance(self.keep, str) else tuple(self.keep)
 
     @property
     def regularity(self) -> Regularity:
@@ -160,10 +169,11 @@ class ResiDual:
         lesson = lesson_of(problem, split, self.objective)
         keep = None
         if self.keep:
-            keep = KeepInPlace(references_of(self.keep, problem), self.max_loss, self.hold)
-        found = fit_direct(
-            self.terms_for(problem, split), problem.head, lesson, self.regularity, keep
-        )
+            keep = KeepInPlace(references_of(self.references, problem), self.max_loss, self.hold)
+        how = self.regularity
+        if problem.judge.own and self.unbounded:
+            how = replace(how, strengths=OF_CAPTIONS)
+        found = fit_direct(self.terms_for(problem, split), problem.head, lesson, how, keep)
         terms = found.terms
         with torch.no_grad():
             joint = problem.from_latent(terms.latent(found.values, torch.as_tensor(split.test)))

@@ -1,0 +1,60 @@
+"""Retrieval as a step of a run: measured where there are captions, and shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from small_run import small_dataset, small_model
+
+from residual_audio.atlas.captions_piece import retrieval_sentence
+from residual_audio.pipeline import work
+from residual_audio.pipeline.run import STEPS
+from residual_audio.pipeline.run_settings import RunSettings
+from residual_audio.pipeline.workshop import Workshop
+from residual_audio.progress import SILENT
+from residual_audio.report.page import write_page
+from residual_audio.report.run_tables import Tables
+from residual_audio.results import read_result
+
+
+@pytest.fixture
+def at(tmp_path) -> Workshop:
+    settings = RunSettings("small", "synthetic", tmp_path / "run", n_folds=2, quick=True)
+    made = Workshop(settings, SILENT)
+    vars(made)["model"], vars(made)["dataset"] = small_model(), small_dataset()
+    return made
+
+
+def test_captions_are_retrieved_before_and_after(at):
+    step = next(step for step in STEPS if step.name == "retrieval")
+    assert step.wanted(at)
+    work.extract_store(at)
+    done = step.work(at)
+    assert done.line.startswith("R@1 ")
+    by_task = {
+        read_result(p).task: read_result(p) for p in done.files if p.parent.name == "results"
+    }
+    whole = by_task["retrieval"]
+    assert whole["t2a_r1"].n == sum(len(clip.captions) for clip in at.dataset.clips)
+    table = Tables(at.out)["retrieval_adapted"]
+    assert set(table["key"].tolist()) == {"zero-shot", "heads-3"}
+    said = retrieval_sentence(table)
+    row = next(
+        r
+        for r in table.rows()
+        if (r["key"], r["fold"], r["direction"], int(r["k"]), r["count"])
+        == ("heads-3", "all", "t2a", 1, "shared")
+    )
+    assert f"{100 * row['before']:.1f}% → {100 * row['recall']:.1f}%" in said
+    assert "by chance" in said
+    page = write_page(at.out).read_text()
+    assert "Captions: is the right one found, before and after?" in page
+
+
+def test_a_run_without_captions_misses_nothing(at):
+    bare = tuple(replace(clip, captions=()) for clip in at.dataset.clips)
+    vars(at)["dataset"] = replace(at.dataset, clips=bare)
+    step = next(step for step in STEPS if step.name == "retrieval")
+    assert not step.wanted(at)
+    assert retrieval_sentence(None) == ""
