@@ -139,7 +139,7 @@ def __dir__() -> list[str]:
 class _Surface(ModuleType):
     """A folder of the package never hides the function of the same name (`ra.patching`)."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if not (name in _WHERE and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 

@@ -185,7 +185,7 @@ def write_text(path: Path, text: str, durable: bool = True) -> Path:
     return write_bytes(path, text.encode("utf-8"), durable)
 
 
-def write_json(path: Path, value: Any) -> Path:
+def write_json(path: Path, value: object) -> Path:
     """As UTF-8 JSON; what is no JSON type is made one by `json_ready`."""
     text = json.dumps(json_ready(value), indent=2, ensure_ascii=False, allow_nan=False)
     return write_text(path, text + "\n")

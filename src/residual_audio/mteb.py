@@ -107,16 +107,16 @@ class MtebEncoder:
             raise InputError(f"no column 'text' or 'audio' to embed; there are: {names}")
         return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
-    def similarity(self, one: Any, other: Any) -> Vectors:
+    def similarity(self, one: object, other: object) -> Vectors:
         """Cosines, [n, m]."""
         return _unit(one) @ _unit(other).T
 
-    def similarity_pairwise(self, one: Any, other: Any) -> Vectors:
+    def similarity_pairwise(self, one: object, other: object) -> Vectors:
         """Cosines of pairs, [n]."""
         found: Vectors = (_unit(one) * _unit(other)).sum(-1)
         return found
 
-    def _sounds(self, dataset: Any) -> Vectors:
+    def _sounds(self, dataset: object) -> Vectors:
         rate, found, held = self.model.sample_rate_hz, [], []
         for wave in _waves(dataset, rate):
             held.append(wave)
@@ -192,6 +192,6 @@ def _samples(value: Mapping[str, Any], place: int, rate: int) -> npt.NDArray[Any
     return resample(downmix(block), int(was), rate)
 
 
-def _unit(vectors: Any) -> Vectors:
+def _unit(vectors: object) -> Vectors:
     array = np.atleast_2d(np.asarray(vectors, np.float32))
     return array / np.maximum(np.linalg.norm(array, axis=-1, keepdims=True), 1e-12)

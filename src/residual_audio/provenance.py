@@ -30,12 +30,12 @@ _ABSOLUTE = re.compile(
 
 
 def collect(
-    model: Any = None,
-    dataset: Any = None,
+    model: object = None,
+    dataset: object = None,
     seed: int | None = None,
     seconds: float | None = None,
     **extra: Any,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Provenance of a result, ready for JSON.
 
     `model` is anything with `name`, `family` and `sha256`; `dataset` anything with `name`, `clips`
@@ -135,12 +135,12 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Value as JSON types, with the paths of this machine shortened in every string."""
     return json_ready(value, without_machine_paths)
 
 
-def _each(value: Any, describe: Callable[[Any], dict[str, Any]]) -> Any:
+def _each(value: object, describe: Callable[[object], dict[str, object]]) -> Any:
     if isinstance(value, list | tuple):
         return [describe(item) for item in value]
     return describe(value)
@@ -157,7 +157,7 @@ def _describe_model(model: Any) -> dict[str, Any]:
     return record
 
 
-def _describe_dataset(dataset: Any) -> dict[str, Any]:
+def _describe_dataset(dataset: Any) -> dict[str, object]:
     if isinstance(dataset, str):
         return {"name": without_machine_paths(dataset)}
     record: dict[str, Any] = {"name": without_machine_paths(str(dataset.name))}

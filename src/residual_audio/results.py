@@ -17,7 +17,7 @@ from residual_audio.types import Result, Score
 SCHEMA_VERSION = 1
 
 
-def result_to_dict(result: Result, *, items: bool = True) -> dict[str, Any]:
+def result_to_dict(result: Result, *, items: bool = True) -> dict[str, object]:
     """The document that is written; `items` False leaves the per-item columns out."""
     document = {
         "schema_version": result.schema_version,
@@ -107,7 +107,7 @@ def write_result(result: Result, path: Path, *, items: bool = False) -> Path:
     return path
 
 
-def write_items(columns: Mapping[str, list[Any]], path: Path) -> None:
+def write_items(columns: Mapping[str, list[object]], path: Path) -> None:
     """Per-item columns as parquet."""
     import pyarrow as pa
 

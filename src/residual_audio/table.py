@@ -133,13 +133,13 @@ class Table(Pictured):
         return names + more, rows
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if isinstance(value, float):
         return "–" if np.isnan(value) else f"{value:.4g}"
     return str(value)
 
 
-def _as_column(values: Sequence[Any] | Column) -> Column:
+def _as_column(values: Sequence[object] | Column) -> Column:
     column = np.asarray(values)
     if column.ndim != 1:
         raise InputError(f"a column has one axis, got shape {column.shape}")
@@ -152,7 +152,7 @@ def _as_column(values: Sequence[Any] | Column) -> Column:
 
 def from_rows(
     name: str,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, object]],
     caption: str = "",
     notes: tuple[str, ...] = (),
 ) -> Table:

@@ -21,7 +21,7 @@ def moved_components(
     top: int = 20,
     n_texts: int = 3,
     n_clips: int = 3,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """The components whose change moves the latents most, with words and clips at both ends.
 
     A component's words are the texts of the store nearest to where a step along it leads in the

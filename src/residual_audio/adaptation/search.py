@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -160,8 +160,8 @@ def study_file(storage: Path, fold: str) -> Path:
 
 
 def _nested(
-    problem: Problem, split: Split, best: Mapping[str, Any], held_out: float
-) -> dict[str, Any]:
+    problem: Problem, split: Split, best: Mapping[str, object], held_out: float
+) -> dict[str, object]:
     """The best settings fitted on the whole training part and scored once on the test part."""
     from optuna.trial import FixedTrial
 

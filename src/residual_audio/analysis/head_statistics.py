@@ -21,7 +21,7 @@ NOTE = (
 )
 
 
-def head_statistics(heads: Table) -> dict[str, Any]:
+def head_statistics(heads: Table) -> dict[str, object]:
     """Everything that can be said from a per-head table alone, ready for JSON."""
     stages = [f"s{stage}" for stage in heads["stage"].tolist()]
     kind, members = groups_of(heads)

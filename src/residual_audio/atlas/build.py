@@ -191,7 +191,7 @@ def _preferred(tables: Tables, ids: list[str]) -> list[str | None] | None:
     return [found.get(name) for name in ids]
 
 
-def _layout(tables: Tables, ids: list[str]) -> dict[str, Any] | None:
+def _layout(tables: Tables, ids: list[str]) -> dict[str, object] | None:
     """Heads in a plane by the shape of their spectra."""
     try:
         table = tables.need("fingerprints", "map_x", "map_y")

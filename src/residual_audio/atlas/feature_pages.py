@@ -81,7 +81,7 @@ class FeaturePages:
                 rows.append([name, len(own), *digits(middle(own[:, None])[:, 0])])
         return sorted(rows, key=lambda row: -row[2])
 
-    def _words_for(self, i: int) -> dict[str, Any]:
+    def _words_for(self, i: int) -> dict[str, object]:
         assert self._words is not None
         assert self._features.directions is not None
         dictionary, derivative = self._words

@@ -11,7 +11,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -168,7 +167,7 @@ def _read_json(path: Path) -> _File:
 
 
 def _matrix(
-    path: Path, listed: list[dict[str, Any]], key: str, *, columns: bool = False
+    path: Path, listed: list[dict[str, object]], key: str, *, columns: bool = False
 ) -> FloatArray | None:
     """The lists of all features under one key; all or none must have it, of one length."""
     there = [one[key] for one in listed if key in one]

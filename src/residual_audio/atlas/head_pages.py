@@ -67,7 +67,7 @@ class HeadPages:
 
     def _clip(
         self, head: str, c: int, row: int, one: HeadComponents, scale: float
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         found: dict[str, Any] = {"row": row, "score": float(one.coordinates[row, c] / scale)}
         response = self._media.response(head, c, row)
         if response is not None:
@@ -93,7 +93,7 @@ class HeadPages:
         names = sorted({str(label) for label in labels if label is not None})
         return {n: np.flatnonzero([label == n for label in labels]) for n in names}
 
-    def _by_class(self, name: str) -> dict[str, Any] | None:
+    def _by_class(self, name: str) -> dict[str, object] | None:
         """Change of the margin of each class without the head; the most exact method there is."""
         for method in ("exact", "direct", "first_order"):
             table = self._grouped(f"ablation_head_{method}_classes", "unit").get(name)
@@ -103,7 +103,7 @@ class HeadPages:
                 return {"method": method, "rows": rows}
         return None
 
-    def _nearest(self, name: str) -> dict[str, Any] | None:
+    def _nearest(self, name: str) -> dict[str, object] | None:
         if self._similarity is None:
             return None
         how, matrix = self._similarity
@@ -177,7 +177,7 @@ def middle(values: FloatArray) -> FloatArray:
     return np.stack([values.mean(0), quantile(0.1), quantile(0.9)])
 
 
-def _words(words: EndWords) -> dict[str, Any]:
+def _words(words: EndWords) -> dict[str, object]:
     return {
         "texts": list(words.texts),
         "fit_z": round(words.fit_z, 2),
@@ -186,5 +186,5 @@ def _words(words: EndWords) -> dict[str, Any]:
     }
 
 
-def digits(values: Any) -> list[float | None]:
+def digits(values: npt.ArrayLike) -> list[float | None]:
     return [float(f"{v:.5g}") if np.isfinite(v) else None for v in np.asarray(values, np.float64)]

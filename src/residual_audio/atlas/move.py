@@ -7,7 +7,6 @@ than `TOLERANCE` of a latent's length; the attention of a block by its whole cen
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +42,7 @@ def moved_rows(store: Store) -> Rows:
     return np.arange(len(store)) if found is None else found
 
 
-def base_piece(store: Store, answers: Answers, rows: Rows) -> dict[str, Any]:
+def base_piece(store: Store, answers: Answers, rows: Rows) -> dict[str, object]:
     """Latents, labels, texts and the joint head."""
     joint = joint_of(store)
     latent = np.asarray(store.latent(), np.float32)[rows]
@@ -80,7 +79,7 @@ def kept(one: HeadComponents, length: float) -> int:
     return min(len(values), int((left > TOLERANCE * length).sum()) + 1)
 
 
-def unit_pieces(components: ComponentsOfRun, rows: Rows) -> Iterator[tuple[str, dict[str, Any]]]:
+def unit_pieces(components: ComponentsOfRun, rows: Rows) -> Iterator[tuple[str, dict[str, object]]]:
     """Every head and the attention of every block, by name."""
     store, parts = components.store, components.contributions
     length = float(np.sqrt((np.asarray(store.latent(), np.float64) ** 2).sum(1).mean()))

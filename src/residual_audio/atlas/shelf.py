@@ -13,7 +13,6 @@ import json
 import shutil
 import zlib
 from pathlib import Path
-from typing import Any
 
 from residual_audio.errors import InputError
 from residual_audio.files import json_ready, write_text
@@ -61,7 +60,7 @@ class Shelf:
         for name in FILES[:3]:
             (folder / name).unlink(missing_ok=True)
 
-    def put(self, name: str, value: Any) -> None:
+    def put(self, name: str, value: object) -> None:
         """A piece of data; `name` is like `head/s3.b0.h0`."""
         text = as_json(value)
         if self.single_file:
@@ -99,7 +98,7 @@ class Shelf:
         return path
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     """JSON in which no text can end a script."""
     text = json.dumps(json_ready(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # outside strings JSON has none of these characters

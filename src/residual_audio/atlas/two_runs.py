@@ -40,7 +40,7 @@ def other_piece(run: Path, other: Path, store: Store, tables: Tables) -> dict[st
     }
 
 
-def _aligned(a: Store, b: Store) -> dict[str, Any] | None:
+def _aligned(a: Store, b: Store) -> dict[str, object] | None:
     """For each head of `a` the head of `b` with the largest CKA over the clips both have heard."""
     place = {str(clip): i for i, clip in enumerate(b.clips["id"])}
     common = [(i, place[str(c)]) for i, c in enumerate(a.clips["id"]) if str(c) in place]

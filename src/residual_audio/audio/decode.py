@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -266,7 +266,7 @@ def _sound_blocks(
         raise _cut_short(path, f"its header promises {n_promised} samples, {n_read} are there")
 
 
-def downmix(block: npt.NDArray[Any]) -> Samples:
+def downmix(block: npt.NDArray[np.floating | np.integer]) -> Samples:
     """Mean of the channels [sample, channel] → [sample], summed in float64; 16 bits become ±1."""
     full = 2**15 if block.dtype == np.int16 else 1
     with np.errstate(over="ignore"):

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -37,6 +38,10 @@ _MOST = {
     "n_mels": 4096,
 }
 """Sizes that no front-end has: a config of a stranger must not ask for all memory."""
+
+
+MelBank = npt.NDArray[np.floating] | Tensor
+"""Filters [bin, mel]."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,7 @@ class FrontEndSpec:
         count -= self.drop_last_frame
         return count if self.n_frames is None else min(count, self.n_frames)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         found = asdict(self)
         if self.codec is None:  # a log-mel is described as it always was
             del found["codec"]
@@ -149,7 +154,7 @@ class LogMel(nn.Module):
     filters: Tensor
     window: Tensor
 
-    def __init__(self, spec: FrontEndSpec, filters: Any = None) -> None:
+    def __init__(self, spec: FrontEndSpec, filters: MelBank | None = None) -> None:
         super().__init__()
         self.spec = spec
         n_bins = spec.n_fft // 2 + 1

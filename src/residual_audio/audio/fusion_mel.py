@@ -7,14 +7,13 @@ the middle and the last window, so a file always gives the same features.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from residual_audio.audio.frontend import FrontEndSpec, LogMel
+from residual_audio.audio.frontend import FrontEndSpec, LogMel, MelBank
 from residual_audio.audio.windows import fit_windows
 from residual_audio.errors import InputError
 
@@ -51,7 +50,7 @@ class FusionLogMel(nn.Module):
     A clip that fits the window is filled by the family's short rule and repeated in all channels.
     """
 
-    def __init__(self, spec: FrontEndSpec, filters: Any = None) -> None:
+    def __init__(self, spec: FrontEndSpec, filters: MelBank | None = None) -> None:
         super().__init__()
         self.spec = spec
         self.log_mel = LogMel(spec, filters)

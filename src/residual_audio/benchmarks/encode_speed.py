@@ -6,9 +6,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -24,6 +25,9 @@ from residual_audio.passes.loop import Hearing, hear
 from residual_audio.passes.sources import cut_inputs
 from residual_audio.progress import SILENT, Progress
 
+if TYPE_CHECKING:
+    from transformers import ClapFeatureExtractor, ClapModel
+
 
 def bench_encode(
     n_clips: int = 24,
@@ -31,7 +35,7 @@ def bench_encode(
     repeats: int = 7,
     progress: Progress = SILENT,
     precision: Precision = "float32",
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Seconds a clip, ours and theirs, alternating, best of `repeats`.
 
     `precision` is that of our products; theirs are float32 in any case. What fewer bits cost is
@@ -59,7 +63,7 @@ def bench_encode(
     return found if precision == "float32" else found | cost_in_use(precision)
 
 
-def _random_clap() -> Any:
+def _random_clap() -> ClapModel:
     from transformers import ClapConfig, ClapModel
 
     torch.manual_seed(0)
@@ -114,7 +118,7 @@ class _Ours:
         joint = torch.from_numpy(self._arrays(self.precision)["embedding/joint"])
         return torch.nn.functional.normalize(joint, dim=-1)
 
-    def _arrays(self, precision: Precision) -> dict[str, Any]:
+    def _arrays(self, precision: Precision) -> dict[str, npt.NDArray[np.floating]]:
         owners = [range(len(group)) for group in self.groups]
         batches = zip(self.features, owners, strict=True)
         with products_in(precision, self.model.device):
@@ -136,7 +140,7 @@ class _Ours:
 class _Theirs:
     """transformers' CLAP as its documentation uses it."""
 
-    def __init__(self, model: Any, extractor: Any, ours: _Ours) -> None:
+    def __init__(self, model: ClapModel, extractor: ClapFeatureExtractor, ours: _Ours) -> None:
         self.model, self.extractor = model, extractor
         self.rate_hz = ours.model.sample_rate_hz
         self.groups, self.waves = ours.groups, ours.waves
@@ -156,12 +160,13 @@ class _Theirs:
             clips = [soundfile.read(file, dtype="float32")[0] for file in group]
             self.model.get_audio_features(input_features=self._extract(clips))
 
-    def _extract(self, clips: list[Any]) -> Any:
+    def _extract(self, clips: list[npt.NDArray[np.float32]]) -> Tensor:
         inputs = self.extractor(clips, sampling_rate=self.rate_hz, return_tensors="pt")
-        return inputs["input_features"]
+        features: Tensor = inputs["input_features"]
+        return features
 
 
-def _measure(ours: _Ours, theirs: _Theirs, repeats: int, progress: Progress) -> dict[str, Any]:
+def _measure(ours: _Ours, theirs: _Theirs, repeats: int, progress: Progress) -> dict[str, object]:
     progress.step("measuring", 3 * repeats, "rounds")
     difference = float((ours.forward() - theirs.forward()).abs().max())
 
@@ -190,8 +195,8 @@ def _measure(ours: _Ours, theirs: _Theirs, repeats: int, progress: Progress) -> 
 
 
 def _alternate(
-    ours: Callable[[], Any],
-    theirs: Callable[[], Any],
+    ours: Callable[[], object],
+    theirs: Callable[[], object],
     repeats: int,
     in_a_row: int,
     progress: Progress,

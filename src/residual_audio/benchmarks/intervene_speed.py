@@ -45,7 +45,7 @@ def bench_intervene(
     naive_heads: int = 12,
     seed: int = 0,
     progress: Progress = SILENT,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Seconds and ratios; noise clips, as speed does not depend on what is heard."""
     model = load_model(model_name, "cpu")
     draw = torch.Generator().manual_seed(seed)
@@ -80,7 +80,7 @@ def bench_intervene(
 
 def _ablation(
     model: Any, passes: Passes, judge: Judge, naive_heads: int, seed: int
-) -> dict[str, Any]:
+) -> dict[str, object]:
     sites = model.encoder.sites
     units = units_of(sites, "head")
     sample = np.random.default_rng(seed).permutation(len(units))[:naive_heads]
@@ -113,7 +113,7 @@ def _ablation(
     }
 
 
-def _training(model: Any, passes: Passes, judge: Judge) -> dict[str, Any]:
+def _training(model: Any, passes: Passes, judge: Judge) -> dict[str, object]:
     sites, n = model.encoder.sites, len(passes)
     plan = SamplePlan(n, CaptureSettings.of("heads,direct"))
     recorder = Recorder(model.encoder, plan)
@@ -193,7 +193,7 @@ def _warm(model: Any, passes: Passes) -> None:
         model.joint(model.encode(features))
 
 
-def _best(work: Callable[[], Any], repeats: int) -> float:
+def _best(work: Callable[[], object], repeats: int) -> float:
     best = float("inf")
     for _ in range(repeats):
         start = time.perf_counter()
@@ -202,5 +202,5 @@ def _best(work: Callable[[], Any], repeats: int) -> float:
     return best
 
 
-def _ignore(value: Any) -> None:
+def _ignore(value: object) -> None:
     return None

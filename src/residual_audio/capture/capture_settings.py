@@ -50,7 +50,7 @@ class CaptureSettings:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Only what matters for the chosen kinds, so that an unused option is no change."""
         values = asdict(self)
         values["kinds"] = list(self.kinds)

@@ -33,7 +33,7 @@ class Texts:
     sources: tuple[str, ...]
     """Where each dictionary entry is from: `class`, `caption` or `built-in`."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {name: _listed(value) for name, value in self.__dict__.items()}
 
 
@@ -88,5 +88,5 @@ def embed_texts(model: EmbedsText, texts: Texts) -> tuple[Arrays, str | None]:
     return {"text/classes": classes, "text/dictionary": dictionary}, None
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> Any:
     return list(value) if isinstance(value, tuple) else value

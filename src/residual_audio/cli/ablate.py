@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,6 +11,9 @@ from residual_audio.cli import options
 from residual_audio.cli.inputs import given_run
 from residual_audio.cli.output import print_json, say, show_table
 from residual_audio.cli.terminal import watching
+
+if TYPE_CHECKING:
+    from residual_audio.table import Table
 
 
 def run(
@@ -96,7 +99,7 @@ def run(
     say(f"{len(written)} files in {Path(run) / 'tables'}")
 
 
-def _show(tables: list[Any]) -> None:
+def _show(tables: list[Table]) -> None:
     for table in tables:
         for note in table.notes:
             if note.startswith("the smallest change"):

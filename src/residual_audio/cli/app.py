@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import typer
@@ -113,7 +114,7 @@ def build() -> typer.Typer:
     return app
 
 
-def _add(app: typer.Typer, module: Any, name: str, group: str, hidden: bool) -> None:
+def _add(app: typer.Typer, module: ModuleType, name: str, group: str, hidden: bool) -> None:
     if not hasattr(module, "app"):
         command = app.command(name, hidden=hidden, rich_help_panel=group, epilog=epilog(name))
         command(module.run)

@@ -350,7 +350,7 @@ def page(
     say(f"wrote {out}")
 
 
-def _print_measured(found: Mapping[str, Any]) -> None:
+def _print_measured(found: Mapping[str, object]) -> None:
     from residual_audio.benchmarks.speed_page import machine
 
     print_json({**found, "machine": machine()})

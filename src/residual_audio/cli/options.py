@@ -126,7 +126,7 @@ def name_dataset(given: str | None, root: Path | None) -> str:
     return given or ("synthetic" if root is None else "folder")
 
 
-def parse_data_options(given: list[str] | None) -> dict[str, Any]:
+def parse_data_options(given: list[str] | None) -> dict[str, object]:
     """`n_clips=100` → {"n_clips": 100}: numbers, true and false as such, all else as text."""
     from residual_audio.errors import InputError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -20,14 +20,14 @@ def say(text: str, err: bool = False) -> None:
     typer.echo(harmless(text, keep="\n"), err=err)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """One JSON document on standard output; NaN and infinities become null."""
     from residual_audio.files import json_ready
 
     typer.echo(json.dumps(json_ready(value), indent=2, ensure_ascii=False))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
     """A table as wide as the terminal, or as it needs to be in a pipe."""
     from rich.console import Console
     from rich.markup import escape
@@ -50,7 +50,7 @@ def show_table(table: Table, columns: Sequence[str], limit: int | None = None) -
     print_table(columns, rows, table.caption)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if isinstance(value, float):
         if value != value:
             return "–"

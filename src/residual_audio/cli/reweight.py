@@ -325,7 +325,7 @@ def _say_captions(run: Path, found: CaptionAdaptation, json: bool, quiet: bool) 
         say(f"note: {note}", err=True)
 
 
-def _learned(notes: Mapping[str, Any], measure: str = "top-1") -> str:
+def _learned(notes: Mapping[str, object], measure: str = "top-1") -> str:
     """What held-out clips say, before and after."""
     before, after = notes.get("held_out_top1_before"), notes.get("held_out_top1")
     if before is None or after is None:

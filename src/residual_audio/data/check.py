@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from residual_audio.data.base import Dataset
 from residual_audio.data.splits import group_of, torn_groups
@@ -51,7 +50,7 @@ class Report:
         whole = self.n_expected is None or self.n_clips >= self.n_expected
         return whole and not self.problems and not any(c.found < c.expected for c in self.counts)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {**asdict(self), "complete": self.complete}
 
 

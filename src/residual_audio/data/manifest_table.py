@@ -133,11 +133,11 @@ class _Finder:
         return found if found and found.is_file() else None
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return None if value is None or str(value).strip() == "" else nfc(harmless(str(value))).strip()
 
 
-def _captions(row: dict[str, Any]) -> Iterable[str]:
+def _captions(row: dict[str, object]) -> Iterable[str]:
     for name, value in row.items():
         if name in ("caption", "captions") or name.startswith("caption_"):
             for text in value if isinstance(value, list) else [value]:
@@ -145,7 +145,7 @@ def _captions(row: dict[str, Any]) -> Iterable[str]:
                     yield found
 
 
-def _fold_numbers(file: Path, rows: list[dict[str, Any]]) -> dict[str, int]:
+def _fold_numbers(file: Path, rows: list[dict[str, object]]) -> dict[str, int]:
     """Folds may be numbers or names (train, test): names are numbered in order of appearance."""
     folds = list(dict.fromkeys(f for row in rows if (f := _text(row.get("fold"))) is not None))
     if all(fold.isdigit() for fold in folds):

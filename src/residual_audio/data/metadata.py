@@ -62,7 +62,7 @@ def _unique(header: Sequence[str]) -> list[str]:
     return names
 
 
-def read_jsonl(path: Path) -> list[dict[str, Any]]:
+def read_jsonl(path: Path) -> list[dict[str, object]]:
     """One JSON object a line."""
     rows = []
     try:

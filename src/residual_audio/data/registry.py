@@ -106,7 +106,7 @@ def _option_names(module: ModuleType) -> list[str]:
     return [name for name in parameters if name != "root"]
 
 
-def parse_name(text: str) -> tuple[str, dict[str, Any]]:
+def parse_name(text: str) -> tuple[str, dict[str, object]]:
     """`name:option=value,option=value` → name, options (numbers and true/false as such)."""
     name, colon, rest = text.partition(":")
     if name in _NAMED:

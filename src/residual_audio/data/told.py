@@ -20,7 +20,7 @@ class Columns:
     fold: str | None = None
     group: str | None = None
 
-    def check(self, there: Mapping[str, Any] | list[str], where: str) -> None:
+    def check(self, there: Mapping[str, object] | list[str], where: str) -> None:
         """Refuse a name that is not there."""
         for what, name in vars(self).items():
             if name is not None and name not in there:
@@ -29,7 +29,7 @@ class Columns:
                 )
 
 
-def one_text(value: Any) -> str | None:
+def one_text(value: object) -> str | None:
     """A label or a group as text."""
     if value is None or isinstance(value, list | dict):
         return None
@@ -37,12 +37,12 @@ def one_text(value: Any) -> str | None:
     return text or None
 
 
-def label_of(value: Any) -> str | None:
+def label_of(value: object) -> str | None:
     text = one_text(value)
     return None if text is None else readable(text)
 
 
-def texts_of(value: Any) -> tuple[str, ...]:
+def texts_of(value: object) -> tuple[str, ...]:
     """Captions: one text or a list of them."""
     found = (one_text(text) for text in (value if isinstance(value, list) else [value]))
     return tuple(text for text in found if text)

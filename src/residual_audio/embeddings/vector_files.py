@@ -29,18 +29,20 @@ def find_writer(path: Path) -> Writer:
 
 
 def _safetensors(
-    path: Path, vectors: Vectors, files: Sequence[str], made: Mapping[str, Any]
+    path: Path, vectors: Vectors, files: Sequence[str], made: Mapping[str, object]
 ) -> None:
     header = {"files": json.dumps(list(files), ensure_ascii=False), "provenance": json.dumps(made)}
     write_safetensors(path, {"embeddings": vectors}, header)
 
 
-def _npz(path: Path, vectors: Vectors, files: Sequence[str], made: Mapping[str, Any]) -> None:
+def _npz(path: Path, vectors: Vectors, files: Sequence[str], made: Mapping[str, object]) -> None:
     arrays = {"embeddings": vectors, "files": np.array(files, dtype=np.str_)}
     write_npz(path, arrays | {"provenance": np.array(json.dumps(made))})
 
 
-def _parquet(path: Path, vectors: Vectors, files: Sequence[str], made: Mapping[str, Any]) -> None:
+def _parquet(
+    path: Path, vectors: Vectors, files: Sequence[str], made: Mapping[str, object]
+) -> None:
     import pyarrow as pa
 
     flat = pa.array(vectors.astype(np.float32).ravel())
@@ -49,7 +51,7 @@ def _parquet(path: Path, vectors: Vectors, files: Sequence[str], made: Mapping[s
     write_parquet(path, table.replace_schema_metadata({"provenance": json.dumps(made)}))
 
 
-def _csv(path: Path, vectors: Vectors, files: Sequence[str], made: Mapping[str, Any]) -> None:
+def _csv(path: Path, vectors: Vectors, files: Sequence[str], made: Mapping[str, object]) -> None:
     """One column a dimension; a CSV has no header to put provenance in, so it lies beside it."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

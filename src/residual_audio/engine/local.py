@@ -29,7 +29,7 @@ class LocalEngine:
     def __init__(self, where: Where) -> None:
         self._processes = where.processes
 
-    def run(self, tasks: Sequence[Any], setup: Setup, work: Work) -> Iterator[TaskDone]:
+    def run(self, tasks: Sequence[object], setup: Setup, work: Work) -> Iterator[TaskDone]:
         processes = min(self._processes, len(tasks))
         if processes > 1:
             yield from _Processes(tasks, setup, work).run(processes)
@@ -39,7 +39,7 @@ class LocalEngine:
                 yield _here(number, state, tasks[number], work)
 
 
-def _here(number: int, state: Any, task: Any, work: Work) -> TaskDone:
+def _here(number: int, state: object, task: object, work: Work) -> TaskDone:
     try:
         return TaskDone(number, work(state, task))
     except Exception as error:
@@ -53,7 +53,7 @@ class _SetupError(Exception):
 class _Processes:
     """Tasks in several processes; whoever dies over one is found by doing it alone."""
 
-    def __init__(self, tasks: Sequence[Any], setup: Setup, work: Work) -> None:
+    def __init__(self, tasks: Sequence[object], setup: Setup, work: Work) -> None:
         self._tasks, self._setup, self._work = tasks, setup, work
         self._blamed: Counter[int] = Counter()
         """Times that processes died while a task was with them; one of several is guilty."""
@@ -109,7 +109,7 @@ class _Processes:
             pool.shutdown(cancel_futures=True)
 
 
-def _done(future: Future[Any], number: int) -> TaskDone:
+def _done(future: Future[object], number: int) -> TaskDone:
     try:
         return TaskDone(number, future.result())
     except BrokenProcessPool:
@@ -138,7 +138,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _call(task: Any) -> Any:
+def _call(task: object) -> Any:
     setup, work = _job
     if not _state:
         try:

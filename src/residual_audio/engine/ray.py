@@ -101,7 +101,7 @@ class RayEngine:
             wanted = 1.0 if ray.cluster_resources().get("GPU", 0) else 0.0
         self.gpus_each: float = wanted
 
-    def run(self, tasks: Sequence[Any], setup: Setup, work: Work) -> Iterator[TaskDone]:
+    def run(self, tasks: Sequence[object], setup: Setup, work: Work) -> Iterator[TaskDone]:
         if not tasks:
             return
         cpus = self._where.cpus_each or (3.0 if self.gpus_each else 1.0)

@@ -104,7 +104,7 @@ class Crew:
         for call in (member.actor.greet, member.actor.begin):
             self._pending[call.remote()] = (member, None)
 
-    def _hand_out(self, left: deque[int], tasks: Sequence[Any]) -> None:
+    def _hand_out(self, left: deque[int], tasks: Sequence[object]) -> None:
         # one round after the other, so that a last task is not the second of a busy worker
         for size in range(IN_FLIGHT):
             for member in self._members:
@@ -149,7 +149,7 @@ def _last_line(text: str) -> str:
     return text.strip().split("\n")[-1].strip()
 
 
-def _cause(error: Any) -> Exception:
+def _cause(error: object) -> Exception:
     """The error as the work raised it, where it is one of ours."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, ResidualAudioError | OSError):
@@ -170,5 +170,5 @@ class _Worker:
         """Not in __init__: an error then reaches the other side as it is."""
         self._state = self._setup()
 
-    def run(self, task: Any) -> Any:
+    def run(self, task: object) -> Any:
         return self._work(self._state, task)

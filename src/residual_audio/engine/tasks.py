@@ -65,7 +65,7 @@ class Engine(Protocol):
     def gpus_each(self) -> float | None:
         """GPUs a worker is given; None where workers use what this process sees."""
 
-    def run(self, tasks: Sequence[Any], setup: Setup, work: Work) -> Iterator[TaskDone]:
+    def run(self, tasks: Sequence[object], setup: Setup, work: Work) -> Iterator[TaskDone]:
         """As they finish. A task is asked for when a worker is there to take it. An error of
         `setup` is raised; one of `work` is told, and the rest goes on."""
 

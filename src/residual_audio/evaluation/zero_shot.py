@@ -183,7 +183,7 @@ def evaluate_store(
 
 def result_of(
     vectors: LabelledVectors,
-    record: Mapping[str, Any],
+    record: Mapping[str, object],
     *,
     task: str = "zero-shot",
     split: str,

@@ -62,7 +62,7 @@ def make_clouds(
     model: str = "embeddings",
     dataset: str = "files",
     split: str = "all",
-    record: dict[str, Any] | None = None,
+    record: dict[str, object] | None = None,
 ) -> Clouds:
     """Checked and brought to unit length. Without `pairs`, equal counts pair row by row."""
     audio = unit_rows(audio, "audio")

@@ -31,7 +31,7 @@ def as_heads(x: Array) -> Array:
 
 
 def check_finite(
-    x: Array, heads: Sequence[object] | None = None, clips: Sequence[Any] | None = None
+    x: Array, heads: Sequence[object] | None = None, clips: Sequence[object] | None = None
 ) -> None:
     """Raise an error that names the first head and clip that hold NaN or infinity."""
     # a sum is finite when every term is, except for overflow: then look closer

@@ -28,7 +28,7 @@ def write_folder(
     out: Path,
     state: Mapping[str, Tensor],
     files: Mapping[str, str],
-    tokenizer_of: Any = None,
+    tokenizer_of: object = None,
     weights: str = WEIGHTS,
 ) -> None:
     """Write weights and text files to a temporary folder beside `out`, then move it into place."""

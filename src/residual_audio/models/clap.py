@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Self, cast
+from typing import Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -97,7 +97,7 @@ class AudioTextModel(nn.Module):
         """[clip, joint], not normalised."""
         return self.head(encoded)
 
-    def windows(self, samples: npt.NDArray[Any], long: LongPolicy = "first") -> Vectors:
+    def windows(self, samples: npt.NDArray[np.floating], long: LongPolicy = "first") -> Vectors:
         """What this model sees of a waveform: [window, sample].
 
         A model that reads clips of any length (M2D, feature fusion) sees all of a long one under

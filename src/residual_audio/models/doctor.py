@@ -115,7 +115,7 @@ def _files() -> dict[str, Any]:
     }
 
 
-def _problems(versions: dict[str, str], device: dict[str, Any]) -> dict[str, str]:
+def _problems(versions: dict[str, str], device: dict[str, object]) -> dict[str, str]:
     problems = {}
     major, minor = (int(part) for part in versions["torch"].split(".")[:2])
     if (major, minor) < (2, 10):

@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor, nn
 
@@ -81,7 +81,7 @@ class EncoderConfig(Protocol):
     def latent(self) -> int:
         """Width of the pooled latent."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As our own layout keeps it."""
 
 

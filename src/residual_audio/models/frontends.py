@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from torch import nn
 
-from residual_audio.audio.frontend import FrontEndSpec, LogMel
+from residual_audio.audio.frontend import FrontEndSpec, LogMel, MelBank
 from residual_audio.errors import ModelError
 
 
@@ -32,7 +31,7 @@ def refuse_unsaid(
         )
 
 
-def build_front_end(spec: FrontEndSpec, filters: Any = None) -> nn.Module:
+def build_front_end(spec: FrontEndSpec, filters: MelBank | None = None) -> nn.Module:
     """Waveforms [clip, sample] → the features an encoder takes; `filters` override the spec's."""
     if spec.codec is not None:
         from residual_audio.models.codec import CodecFrames

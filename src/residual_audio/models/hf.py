@@ -314,7 +314,7 @@ def save(model: AudioTextModel, out: Path) -> None:
     write_folder(out, state, files, tokenizer_of=text)
 
 
-def _clap_config(encoder: HTSATConfig, text: TransformersText, head: MLP) -> dict[str, Any]:
+def _clap_config(encoder: HTSATConfig, text: TransformersText, head: MLP) -> dict[str, object]:
     d_out = head.config["d_out"]
     text_config = {**text.backbone_config, "projection_dim": d_out, "model_type": "clap_text_model"}
     return {
@@ -343,7 +343,7 @@ def _clap_config(encoder: HTSATConfig, text: TransformersText, head: MLP) -> dic
     }
 
 
-def _preprocessor_config(spec: FrontEndSpec) -> dict[str, Any]:
+def _preprocessor_config(spec: FrontEndSpec) -> dict[str, object]:
     paddings = {ours: theirs for theirs, ours in _SHORT.items()}
     return {
         "feature_extractor_type": "ClapFeatureExtractor",

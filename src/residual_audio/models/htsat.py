@@ -108,7 +108,7 @@ class HTSATConfig:
     def width(self, stage: int) -> int:
         return self.widths[stage] if self.widths else self.embed_dim << stage
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return asdict(self)
 
     @classmethod

@@ -119,7 +119,7 @@ def _build(
     return encoder, head, text, front_end
 
 
-def save(model: AudioTextModel, out: Path, extra: dict[str, Any] | None = None) -> None:
+def save(model: AudioTextModel, out: Path, extra: dict[str, object] | None = None) -> None:
     """Write a model of any family in our layout."""
     encoder, text = model.encoder, model.text
     if encoder.kind not in ENCODERS:

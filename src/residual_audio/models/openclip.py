@@ -192,7 +192,7 @@ def _whisper(
     return encoder, spec
 
 
-def _head(state: StateDict, audio: Mapping[str, Any], where: str) -> JointHead:
+def _head(state: StateDict, audio: Mapping[str, object], where: str) -> JointHead:
     """audio.proj, and before it Whisper's own projection and the step to unit length."""
     gelu = audio.get("proj_act", "gelu") != "relu"
     place = f"the projection of {where}"

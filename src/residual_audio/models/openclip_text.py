@@ -52,7 +52,7 @@ _NAMES = {
 
 
 def read_text(
-    state: StateDict, config: Mapping[str, Any], quick_gelu: bool, folder: Path, where: str
+    state: StateDict, config: Mapping[str, object], quick_gelu: bool, folder: Path, where: str
 ) -> TransformersText | ClipText:
     """The tower that `text_cfg` describes, with the tensors below `text.`."""
     place = f"the text tower of {where}"

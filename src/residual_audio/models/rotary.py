@@ -4,7 +4,7 @@ RMS norms, rotary positions, normed queries and keys, a gated MLP (PE-Audio)."""
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +54,7 @@ class RotaryConfig:
     def latent(self) -> int:
         return self.width
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return asdict(self)
 
 

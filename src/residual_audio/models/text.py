@@ -85,7 +85,7 @@ class TransformersText(nn.Module):
     def __init__(
         self,
         architecture: str,
-        config: Mapping[str, Any],
+        config: Mapping[str, object],
         pool: str,
         head: JointHead,
         tokenizer: TokenizerSpec,

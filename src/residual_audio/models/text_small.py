@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from residual_audio.errors import InputError, ModelError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 PAD, UNKNOWN = "[PAD]", "[UNK]"
 
@@ -67,7 +70,7 @@ class SmallText(nn.Module):
 
     kind = "small"
 
-    def __init__(self, config: SmallTextConfig, tokenizer: Any) -> None:
+    def __init__(self, config: SmallTextConfig, tokenizer: Tokenizer) -> None:
         super().__init__()
         self.settings = config
         self.tokenizer = tokenizer

@@ -70,6 +70,6 @@ def read_training_data(rows: Iterable[dict[str, Any]] | None) -> tuple[TrainingD
 
 def training_data_record(
     trained_on: Sequence[TrainingData] | None,
-) -> list[dict[str, Any]] | None:
+) -> list[dict[str, object]] | None:
     """For a model's config."""
     return None if trained_on is None else [asdict(part) for part in trained_on]

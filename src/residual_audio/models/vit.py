@@ -95,7 +95,7 @@ class ViTConfig:
     def latent(self) -> int:
         return self.width * (self.layout.rows if self.pool == "stack" else 1)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return asdict(self)
 
     @classmethod

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from residual_audio.audio import specs
 from residual_audio.audio.frontend import FrontEndSpec
@@ -83,7 +82,7 @@ def _model(ref: str, encoder: ViT, spec: FrontEndSpec, sha256: str) -> AudioText
     )
 
 
-def _from_folder(folder: Path, host: Host, config: Any, ref: str) -> tuple[ViT, str]:
+def _from_folder(folder: Path, host: Host, config: object, ref: str) -> tuple[ViT, str]:
     if not isinstance(config, dict):
         raise ModelError(f"'{folder / 'config.json'}' has no {host.config}")
     if config.get("activation_function", "gelu") != "gelu":

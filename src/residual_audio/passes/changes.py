@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,7 +55,7 @@ def site_change(edits: UnitEdits | Patch, sites: Sequence[Site]) -> SiteChange:
     return SiteChange(_label(edits, len(digests), whole), whole, out, output)
 
 
-def _function(name: str, edit: Any) -> Applied:
+def _function(name: str, edit: object) -> Applied:
     if not callable(edit):
         raise InputError(
             f"the edit of '{name}' is a {type(edit).__name__}: give ra.zero(), ra.mean(…), "

@@ -181,7 +181,7 @@ def scale(factor: float) -> Scale:
     return Scale(float(factor))
 
 
-def mean(reference: Kept | npt.NDArray[Any]) -> Mean:
+def mean(reference: Kept | npt.NDArray[np.floating]) -> Mean:
     """The mean of a unit over clips and tokens, in place of its output.
 
     `reference` is a `Cache` that kept the unit, or the mean itself [d].

@@ -28,7 +28,7 @@ def choose(correct: Sequence[bool], n: int, seed: int = 0) -> list[int]:
 
 
 def write_previews(
-    run: Path, dataset: Dataset, items: Sequence[dict[str, Any]], n_wanted: int = 8
+    run: Path, dataset: Dataset, items: Sequence[dict[str, object]], n_wanted: int = 8
 ) -> list[Path]:
     """Write `run/previews/`: items are dicts with id, label, prediction and score."""
     import soundfile

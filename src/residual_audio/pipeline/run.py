@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from residual_audio.audio.oddities import apart_from_padding
 from residual_audio.errors import ResidualAudioError
@@ -130,7 +130,7 @@ def _atlas(
     return at.out / "atlas" / "index.html"
 
 
-def _record(at: Workshop, steps: Steps, left_out: dict[str, str]) -> dict[str, Any]:
+def _record(at: Workshop, steps: Steps, left_out: dict[str, str]) -> dict[str, object]:
     """`run.json`: what was asked, what was used, what was skipped and why."""
     store = at.store
     return {

@@ -37,7 +37,7 @@ class Steps:
         self._path = run / RECORD
         self._record: dict[str, dict[str, Any]] = _finished(self._path)
 
-    def do(self, name: str, rests_on: Any, work: Callable[[], Done]) -> bool:
+    def do(self, name: str, rests_on: object, work: Callable[[], Done]) -> bool:
         """Do a step unless it is up to date: same ground, and its files as it wrote them.
 
         A step that fails leaves no record, so the next run does it again.
@@ -83,7 +83,7 @@ class Steps:
         )
 
 
-def _finished(path: Path) -> dict[str, dict[str, Any]]:
+def _finished(path: Path) -> dict[str, dict[str, object]]:
     """Steps on record; none where it is missing or damaged, so that they are done again."""
     try:
         found = read_json_object(path)
@@ -99,7 +99,7 @@ def _finished(path: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def digest(value: Any) -> str:
+def digest(value: object) -> str:
     """A short name for a value that JSON can hold."""
     text = json.dumps(json_ready(value), sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -137,7 +137,7 @@ def _json(path: Path) -> dict[str, Any]:
     return value
 
 
-def _facts(record: dict[str, Any]) -> list[tuple[str, str]]:
+def _facts(record: dict[str, object]) -> list[tuple[str, str]]:
     names = {
         "model": "model",
         "dataset": "data set",

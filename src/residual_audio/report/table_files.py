@@ -31,7 +31,7 @@ def write_csv(path: Path, table: Table) -> Path:
     return files.write_bytes(path, buffer.getvalue().encode())
 
 
-def _cell(value: Any, absent: str) -> Any:
+def _cell(value: object, absent: str) -> Any:
     if isinstance(value, float):
         return absent if np.isnan(value) else repr(value)
     if isinstance(value, bool):

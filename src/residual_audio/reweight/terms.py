@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -158,7 +158,7 @@ class DirectTerms:
             keep_mean=True,
         )
 
-    def at(self, rows: Any) -> DirectTerms:
+    def at(self, rows: npt.ArrayLike | Tensor) -> DirectTerms:
         """The same for these clips only, in this order."""
         index = torch.as_tensor(rows)
         return replace(
@@ -186,7 +186,7 @@ class DirectTerms:
             parts.append(np.array([gains.means.get(u, 1.0) for u in self.units], np.float32))
         return torch.from_numpy(np.concatenate(parts))
 
-    def gains(self, values: Tensor, fitted_on: Mapping[str, Any] | None = None) -> Gains:
+    def gains(self, values: Tensor, fitted_on: Mapping[str, object] | None = None) -> Gains:
         """One vector as `Gains`."""
         found = values.detach().cpu().numpy().astype(np.float64)
         parts = np.split(found[: sum(self.sizes)], np.cumsum(self.sizes)[:-1])

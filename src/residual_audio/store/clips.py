@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +54,7 @@ class ClipTable:
     def columns(self) -> tuple[str, ...]:
         return tuple(self._columns)
 
-    def where(self, rows: npt.NDArray[Any]) -> ClipTable:
+    def where(self, rows: npt.NDArray[np.integer | np.bool_]) -> ClipTable:
         """The table with these rows (mask or indices)."""
         if isinstance(self._columns, _Unread):
             which = np.flatnonzero(rows) if rows.dtype == bool else rows
@@ -112,7 +112,7 @@ def write_clips(
             writer.write_table(pa.Table.from_pylist([_row(*pair) for pair in part], schema=schema))
 
 
-def _row(clip: Clip, reason: str | None) -> dict[str, Any]:
+def _row(clip: Clip, reason: str | None) -> dict[str, object]:
     return {
         "id": clip.id,
         "label": clip.label,
@@ -153,7 +153,7 @@ def read_skipped(path: Path, data: bytes) -> dict[str, str]:
         raise StoreError(f"'{path}' is missing or damaged: {error}") from error
 
 
-def _objects(values: list[Any]) -> Column:
+def _objects(values: list[object]) -> Column:
     column = np.empty(len(values), dtype=object)
     for i, value in enumerate(values):  # a slice assignment would unpack tuples
         column[i] = value

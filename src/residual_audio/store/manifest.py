@@ -19,7 +19,7 @@ READABLE = (1, 2)
 _BLANK = "0" * 64
 
 
-def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+def write_manifest(folder: Path, manifest: Mapping[str, object]) -> None:
     """Write it with a hash of its own bytes, taken with zeros where the hash stands."""
     record = {"kind": KIND, "schema_version": SCHEMA_VERSION, "sha256": _BLANK, **manifest}
     record["sha256"] = _BLANK
@@ -28,7 +28,7 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     write_bytes(folder / NAME, text.replace(_BLANK, digest, 1).encode())
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, object]:
     """Read and prove it."""
     path = folder / NAME
     try:
@@ -55,7 +55,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return record
 
 
-def parse(data: bytes) -> dict[str, Any] | None:
+def parse(data: bytes) -> dict[str, object] | None:
     try:
         record = json.loads(data)
     except (ValueError, RecursionError):
@@ -73,7 +73,7 @@ def is_intact(data: bytes) -> bool:
     return hashlib.sha256(blank).hexdigest() == digest
 
 
-def fingerprint(asked: Mapping[str, Any]) -> str:
+def fingerprint(asked: Mapping[str, object]) -> str:
     """One hash for everything that decides what a run writes."""
     text = json.dumps([SCHEMA_VERSION, asked], sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -90,6 +90,6 @@ def changes(before: Any, now: Any, name: str = "") -> list[str]:
     return [] if before == now else [f"{name}: {_short(before)} → {_short(now)}"]
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 40 else f"{text[:12]}…"

@@ -177,12 +177,12 @@ def check_shard(folder: Path, run: str, index: int, places: range) -> ShardNote 
     return note
 
 
-def _seal(note: ShardNote, schema: Mapping[str, Any]) -> str:
+def _seal(note: ShardNote, schema: Mapping[str, object]) -> str:
     text = json.dumps([asdict(replace(note, seal="")), schema], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def is_packed(name: str, dtype: Any) -> bool:
+def is_packed(name: str, dtype: object) -> bool:
     """Head outputs of a float32 model, the bulk of a plain store; all else is kept as it is."""
     return name.startswith("heads/") and dtype == np.float32
 
@@ -192,7 +192,7 @@ def is_sampled(name: str) -> bool:
     return name.endswith(("/maps", "/sample", "_at"))
 
 
-def shard_schema(file: TensorFile) -> dict[str, dict[str, Any]]:
+def shard_schema(file: TensorFile) -> dict[str, dict[str, object]]:
     """Type and shape of one row of every array, as a reader gets it."""
     found: dict[str, dict[str, Any]] = {}
     for name in file.names:

@@ -35,7 +35,7 @@ def remove_temporary(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def write_tensors(path: Path, arrays: Mapping[str, Array], note: Any = None) -> None:
+def write_tensors(path: Path, arrays: Mapping[str, Array], note: object = None) -> None:
     """A safetensors file. One metadata key only: with several their order on disk is random."""
     metadata = None if note is None else {"note": json.dumps(note, sort_keys=True)}
     write_safetensors(path, arrays, metadata)

@@ -47,7 +47,7 @@ class StoreWriter:
     def fingerprint(self) -> str:
         return str(self.record["fingerprint"])
 
-    def begin(self, asked: Mapping[str, Any], overwrite: bool = False) -> bool:
+    def begin(self, asked: Mapping[str, object], overwrite: bool = False) -> bool:
         """Start, or continue what is there; True where there is nothing left to do."""
         remove_temporary(self.folder)
         if overwrite:
@@ -69,7 +69,7 @@ class StoreWriter:
             self._is(entry) for entry in [*self.record["files"], *self.record["shards"]]
         )
 
-    def join(self, asked: Mapping[str, Any]) -> None:
+    def join(self, asked: Mapping[str, object]) -> None:
         """Take up what somebody began, changing nothing; refuse what was begun otherwise."""
         self.record = manifests.read_manifest(self.folder)
         if self.record["schema_version"] != manifests.SCHEMA_VERSION:
@@ -95,7 +95,7 @@ class StoreWriter:
         """Shards that could not be made when the store was finished."""
         return tuple(self.record.get("failed_shards", ()))
 
-    def describe(self, about: Callable[[], Mapping[str, Any]]) -> None:
+    def describe(self, about: Callable[[], Mapping[str, object]]) -> None:
         """What a reader needs besides arrays; kept from before where it is there."""
         if "sites" not in self.record:
             self.record |= about()

@@ -83,7 +83,7 @@ class ClapEmbedder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _listed(sounds: Any) -> list[Any] | None:
+def _listed(sounds: object) -> list[Any] | None:
     """Paths, or waveforms of different lengths; None for numbers in rows and columns."""
     if isinstance(sounds, list | tuple):
         items = list(sounds)

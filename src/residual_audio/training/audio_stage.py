@@ -261,7 +261,7 @@ class AudioTask:
             out["tags"] = settings.logits_weight * masked_mean(error.mean(1), known)
         return out
 
-    def look(self, step: int) -> dict[str, Any]:
+    def look(self, step: int) -> dict[str, object]:
         prompts, _ = self.text_vectors(self.probe.prompts)
         return self.probe.look(self.module, prompts, step, self.folder)
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -143,7 +142,7 @@ class ComposeTask(AudioTask):
             parts["centroid"] = compose.centroid_weight * centroid(text)
         return parts
 
-    def look(self, step: int) -> dict[str, Any]:
+    def look(self, step: int) -> dict[str, object]:
         found = super().look(step)
         if self.validation is None:
             return found

@@ -7,7 +7,6 @@ heard: each clip is told apart by learned vectors of the classes of its data set
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +48,7 @@ class LabelTask(AudioTask):
         scale = float(self.module.scale.detach())
         return loss, {"classes": float(loss.detach()), "scale": scale}
 
-    def look(self, step: int) -> dict[str, Any]:
+    def look(self, step: int) -> dict[str, object]:
         """As in the audio stage, with the class vectors in the place of prompts."""
         return self.probe.look(self.module, self._class_vectors().detach(), step, self.folder)
 

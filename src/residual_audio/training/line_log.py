@@ -29,7 +29,7 @@ class LineLog:
                 continue  # a line cut short by a crash
         write_bytes(self.path, "".join(f"{line}\n" for line in kept).encode())
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    def write(self, record: Mapping[str, object]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record, allow_nan=False) + "\n")

@@ -323,7 +323,7 @@ def _read(path: Path) -> dict[str, Any]:
     return values
 
 
-def _lay_over(values: dict[str, Any], setting: str) -> None:
+def _lay_over(values: dict[str, object], setting: str) -> None:
     name, found, text = setting.partition("=")
     if not found:
         raise InputError(f"setting '{setting}': write it as section.key=value")

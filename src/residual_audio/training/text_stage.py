@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ from residual_audio.training.recipe import TextRecipe
 from residual_audio.training.sentence import Vectors, embed_sentences, into_space, sentence_space
 from residual_audio.training.training_loop import generator, train
 from residual_audio.training.training_state import load_tensors, save_tensors
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 Indices = npt.NDArray[np.int64]
 N_HELD_OUT = 512
@@ -86,7 +89,7 @@ class TextTask:
         return cosine + self.recipe.relational * relation, parts
 
     @torch.inference_mode()
-    def look(self, step: int) -> dict[str, Any]:
+    def look(self, step: int) -> dict[str, object]:
         rows = [int(i) for i in self.held]
         out = torch.nn.functional.normalize(self.module.encode(**self.batch(rows)).float(), dim=-1)
         target = self.targets[rows].to(out.device)
@@ -134,7 +137,7 @@ def load_tower(folder: Path) -> SmallText:
     return tower
 
 
-def build_tower(recipe: TextRecipe, tokenizer: Any, seed: int) -> SmallText:
+def build_tower(recipe: TextRecipe, tokenizer: Tokenizer, seed: int) -> SmallText:
     """A tower with fresh weights."""
     config = SmallTextConfig(
         vocabulary=recipe.vocabulary,

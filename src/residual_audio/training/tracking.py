@@ -60,7 +60,7 @@ class Probe:
     @torch.inference_mode()
     def look(
         self, learner: Learner, prompts: Tensor, step: int, folder: Path | None
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Numbers for the log, with the prompts' vectors; spectra of all heads go to `folder`."""
         device = learner.log_scale.device
         texts = prompts.float().cpu()
@@ -101,7 +101,7 @@ class Probe:
         guess = (audio @ texts.T).masked_fill(~allowed, -2.0).argmax(1)
         return float((guess == self.clips.labels[rows]).float().mean())
 
-    def _heads(self, tap: HeadMeans, step: int, folder: Path | None) -> dict[str, Any]:
+    def _heads(self, tap: HeadMeans, step: int, folder: Path | None) -> dict[str, object]:
         names: list[str] = []
         columns: dict[str, list[float | None]] = {}
         spectra: dict[str, Any] = {}

@@ -42,7 +42,7 @@ class Task(Protocol):
     look_every: int
     """Steps between looks; 0 for none."""
 
-    def look(self, step: int) -> dict[str, Any]:
+    def look(self, step: int) -> dict[str, object]:
         """Called with averaged weights in place: what there is to track."""
 
     def save_weights(self, folder: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -60,7 +59,7 @@ def save_checkpoint(
     module: nn.Module,
     ema: dict[str, Tensor],
     optimisers: list[torch.optim.Optimizer],
-    identity: dict[str, Any],
+    identity: dict[str, object],
 ) -> None:
     """`identity` is what must be the same for a run to continue."""
     names = {id(parameter): name for name, parameter in module.named_parameters()}
@@ -90,7 +89,7 @@ def load_checkpoint(
     module: nn.Module,
     ema: dict[str, Tensor],
     optimisers: list[torch.optim.Optimizer],
-    identity: dict[str, Any],
+    identity: dict[str, object],
 ) -> int:
     """Put everything back and say which step comes next; 0 where there is no checkpoint."""
     if not (folder / FILE).is_file():
@@ -137,6 +136,6 @@ def averaged(folder: Path, module: nn.Module) -> bool:
     return True
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 120 else f"{text[:117]}…"

@@ -150,7 +150,7 @@ class WordingTask:
         return loss, {key: float(value.detach()) for key, value in parts.items()}
 
     @torch.inference_mode()
-    def look(self, step: int) -> dict[str, Any]:
+    def look(self, step: int) -> dict[str, object]:
         """F, G and H of every data set that is only looked at, and how far kept texts moved."""
         sample = self.kept[:: max(1, len(self.kept) // 512)]
         now, then = (F.normalize(t(sample).float(), dim=-1) for t in (self.module, self.before))

@@ -154,7 +154,7 @@ def _without_seconds(text: str) -> str:
     return repr([[row[i] for i in kept if i < len(row)] for row in rows])
 
 
-def _lasting(value: Any) -> Any:
+def _lasting(value: object) -> Any:
     if isinstance(value, dict):
         return {key: _lasting(item) for key, item in value.items() if key not in _CHANGING}
     return [_lasting(item) for item in value] if isinstance(value, list) else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -84,7 +84,7 @@ class Scene:
         return on_grid(wave * (0.95 / peak) if peak > 0.95 else wave)
 
 
-def on_grid(wave: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float32]:
+def on_grid(wave: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
     """Round to 16 bits: differences in the last bits between machines vanish."""
     steps = np.clip(np.rint(wave * 32768.0), -32768, 32767) + 0.0  # + 0.0: there is no -0 here
     return (steps * (1.0 / 32768.0)).astype(np.float32)
