@@ -65,7 +65,7 @@ class Friedman:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class ListenerAgreement:
     """Intraclass correlations of two-way models (Shrout & Fleiss 1979)."""
 
     icc2_1: float
@@ -242,17 +242,17 @@ def _wilcoxon(gap: Array) -> tuple[float, float, float]:
     return float(gap.mean()), effect, float(stats.wilcoxon(moved).pvalue)
 
 
-def agreement(ratings: Array) -> Agreement:
+def agreement(ratings: Array) -> ListenerAgreement:
     """ICC over the stimuli (trial × system) that every listener rated."""
     table = ratings.reshape(len(ratings), -1).T  # stimulus, listener
     return intraclass_correlation(table[~np.isnan(table).any(1)])
 
 
-def intraclass_correlation(table: Array) -> Agreement:
+def intraclass_correlation(table: Array) -> ListenerAgreement:
     """Of a complete table [stimulus, listener], from its two-way analysis of variance."""
     n, k = table.shape
     if n < 2 or k < 2 or np.ptp(table) == 0:
-        return Agreement(math.nan, math.nan, math.nan, math.nan, n, k)
+        return ListenerAgreement(math.nan, math.nan, math.nan, math.nan, n, k)
     grand = table.mean()
     rows = k * ((table.mean(1) - grand) ** 2).sum() / (n - 1)
     columns = n * ((table.mean(0) - grand) ** 2).sum() / (k - 1)
@@ -262,7 +262,7 @@ def intraclass_correlation(table: Array) -> Agreement:
     def ratio(over: float, under: float) -> float:
         return float(over / under) if under > 0 else math.nan
 
-    return Agreement(
+    return ListenerAgreement(
         ratio(rows - error, rows + (k - 1) * error + k * (columns - error) / n),
         ratio(rows - error, rows + (columns - error) / n),
         ratio(rows - error, rows + (k - 1) * error),
