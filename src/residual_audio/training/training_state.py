@@ -117,7 +117,7 @@ def load_checkpoint(
     return int(tensors["step"])
 
 
-def identity_of(folder: Path) -> dict[str, Any]:
+def identity_of(folder: Path) -> dict[str, object]:
     """What must be the same for the run in a folder to continue."""
     path = folder / STATE
     found = read_json_object(path, StoreError)
