@@ -266,11 +266,10 @@ def fit(
         about = {"fitted": dict(found.fitted_on), "edit": size, "moved": moved(found)}
         print_json({"out": str(written), "gains": n_gains(found), **about})
         return
-    if not quiet:
-        rows_ = [
-            [r["unit"], r["component"], f"{r['gain']:.3f}", f"{r['energy']:.4g}"]
-            for r in moved(found)
-        ]
+    rows_ = [
+        [r["unit"], r["component"], f"{r['gain']:.3f}", f"{r['energy']:.4g}"] for r in moved(found)
+    ]
+    if rows_ and not quiet:
         print_table(["unit", "component", "gain", "energy"], rows_, "moved most")
     for name, lost in found.fitted_on.items():
         if name.startswith("lost on "):

@@ -132,12 +132,15 @@ class Moved(TypedDict):
 
 
 def moved(gains: Gains, top: int = 10) -> list[Moved]:
-    """The units that moved most, by the energy of the change, Σ_i (λ_i − 1)² σ_i²."""
+    """The units that moved most, by the energy of the change, Σ_i (λ_i − 1)² σ_i²; none where all
+    gains are 1."""
     rows: list[Moved] = []
     for unit, values in gains.gains.items():
         spectrum = gains.spectra[unit]
         variance = np.asarray(spectrum.eigenvalues) if len(spectrum.basis) else np.ones(1)
         change = np.asarray(values, np.float64) - 1.0
+        if not change.any():
+            continue
         component = int(np.argmax(change**2 * variance))
         rows.append(
             {

@@ -42,7 +42,10 @@ def test_tables_of_all_methods_and_their_figures(store, passes, tmp_path):
         methods=("direct", "first-order", "exact"),
         pairs=3,
     )
-    tables = ablate(interventions_on(store, passes=passes), settings)
+    counted = Counted()
+    tables = ablate(interventions_on(store, passes=passes), settings, counted)
+    assert counted.steps
+    assert all(total and done == total for total, done in counted.steps.values()), counted.steps
     by_name = {table.name: table for table in tables}
     heads = by_name["ablation_head_exact"]
     n_heads = sum(site.n_heads for site in store.sites)

@@ -87,7 +87,12 @@ def test_every_network_method_runs(store, passes):
 
 
 def test_retention_and_pruning_inside_the_network(store, passes, tmp_path):
-    tables = {t.name: t for t in retain_and_prune(store, passes, n_folds=3)}
+    counted = Counted()
+    found = retain_and_prune(store, passes, n_folds=3, progress=counted)
+    # every long step says how far it is, to its end
+    assert counted.steps
+    assert all(total and done == total for total, done in counted.steps.values()), counted.steps
+    tables = {t.name: t for t in found}
     kept = tables["retention_network"]
     whole = kept.where(kept["k"] == kept["k"].max())
     assert np.allclose(whole["loss"].astype(float), 0)  # all components: nothing changes
