@@ -166,7 +166,7 @@ def retrieve_store(at: Workshop) -> Done:
     )
 
 
-def _listen_to(result: Result, seed: int) -> list[dict[str, Any]]:
+def _listen_to(result: Result, seed: int) -> list[dict[str, object]]:
     """Clips that were understood and clips that were not, with what the model heard."""
     items = result.per_item or {}
     correct = [a == b for a, b in zip(items["label"], items["predicted"], strict=True)]
