@@ -264,9 +264,10 @@ def test_ctrl_c_in_a_sweep_prints_no_traceback(
     def stop(*_: object) -> float:
         raise KeyboardInterrupt
 
-    fold = SimpleNamespace(name="1", seed=0, held_out=[0])
+    fold = SimpleNamespace(name="1", seed=0, fit=[1], held_out=[0])
     monkeypatch.setattr(search, "splits_of", lambda *_: [fold])
     monkeypatch.setattr(search, "suggest", stop)
+    problem = SimpleNamespace(on=lambda *_: None)
     with pytest.raises(KeyboardInterrupt):
-        search.sweep(SimpleNamespace(), None, tmp_path / "x.db", n_trials=2)  # type: ignore[arg-type]
+        search.sweep(problem, None, tmp_path / "x.db", n_trials=2)  # type: ignore[arg-type]
     assert "Traceback" not in capfd.readouterr().err
