@@ -68,12 +68,10 @@ def protocol(
     set. Finished cells are kept in the run's folder: a stopped call goes on. `sweep` adds the grid
     of rates and epochs. Runs the encoder, so the sounds are heard again.
 
-    >>> import tempfile, residual_audio as ra
-    >>> sounds = ra.load_dataset("synthetic", n_clips=246).select(classes=["rain", "wind"])
-    >>> run = ra.extract("nano", sounds, tempfile.mkdtemp())
-    >>> from residual_audio.adaptation.protocols.registry import PROTOCOLS
-    >>> sorted(PROTOCOLS), len(PROTOCOLS["paolini"].stage_sets)
-    (['arcioni', 'paolini'], 6)
+    >>> import residual_audio as ra
+    >>> ra.protocol("paolini", "runs/nowhere", n=200)
+    Traceback (most recent call last):
+    residual_audio.errors.StoreError: no store in 'runs/nowhere': neither manifest.json nor ...
     """
     asked, given = find_protocol(name), given_run(run)
     rows = given.rows(folds)
