@@ -250,6 +250,8 @@ def _notes(
         "units_moved, moved: heads and numbers other than 1 in the mean fold; stability: cosine of "
         "the edits of two folds; always, ever: heads that moved in all folds, in any; capped: "
         "folds that stopped at a cap; lost: accuracy on references",
+        "ece: expected calibration error at the model's temperature; ece_null: what a calibrated "
+        "method would read by noise alone",
         *trained,
     )
 

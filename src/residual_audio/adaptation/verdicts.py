@@ -15,6 +15,7 @@ from residual_audio.adaptation.comparison import Outcome
 from residual_audio.adaptation.methods.linear_probe import LinearProbe
 from residual_audio.adaptation.methods.registry import REFERENCE
 from residual_audio.adaptation.problem import Problem
+from residual_audio.adaptation.sureness import Sureness, sureness
 from residual_audio.data.splits import Folds
 from residual_audio.errors import InputError
 from residual_audio.metrics import classification, uncertainty
@@ -34,7 +35,7 @@ class Averages(TypedDict):
     n: int
 
 
-class Verdict(Averages, total=False):
+class Verdict(Averages, Sureness, total=False):
     """A row of the table; one that failed has no numbers."""
 
     method: str
@@ -130,6 +131,7 @@ def verdicts(
                 "capped": sum(not notes.get("converged", True) for notes in outcome.notes.values()),
                 **edit_over_folds(list(outcome.gains.values())),
                 **_cost_over_folds(outcome),
+                **sureness(problem, outcome, seed),
                 "key": entry.key,
             }
         )

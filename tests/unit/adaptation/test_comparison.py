@@ -36,6 +36,8 @@ from residual_audio.adaptation.transfer import transfer
 from residual_audio.adaptation.verdicts import against, verdicts
 from residual_audio.errors import InputError, ModelError
 from residual_audio.judge.answers import Judge
+from residual_audio.metrics.calibration import expected_calibration_error
+from residual_audio.metrics.classification import softmax
 from residual_audio.reweight.axes import Components
 from residual_audio.reweight.path import DEFAULT_STRENGTH
 from residual_audio.types import Clip
@@ -67,6 +69,18 @@ def test_gains_find_what_the_loud_head_hides(compared):
     assert found[REFERENCE]["parameters"] == 0
     assert best["parameters"] == 3 * 6 + 3
     assert best["n"] == N
+
+
+def test_rows_say_how_well_their_confidence_is_kept(problem, compared):
+    _, outcomes, found = compared
+    for outcome in outcomes:
+        row = found[outcome.entry.key]
+        sure = outcome.scores[0]
+        if not outcome.entry.key.startswith("linear-probe"):
+            sure = softmax(sure, problem.judge.scale)
+        want = expected_calibration_error(sure, problem.codes)[0]
+        assert row["ece"] == pytest.approx(want)
+        assert 0 < row["ece_null"] < row["ece_null_high"] < 1
 
 
 def test_paired_differences_between_methods(problem, compared):
