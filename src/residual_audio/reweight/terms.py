@@ -85,7 +85,8 @@ class DirectTerms:
         """The slope [gain] in λ of whatever has this slope [clip, D] in the latents."""
         parts = [((slope @ self.axes.T) * self.amplitudes).sum(0)]
         if self.whole.shape[2]:
-            parts.append(torch.einsum("nd,ndu->u", slope, self.whole))
+            # one product over what lies in memory as it is; einsum would turn it round first
+            parts.append(slope.flatten() @ self.whole.flatten(0, 1))
         if len(self.means):
             parts.append(self.means @ slope.sum(0))
         return torch.cat(parts).numpy().astype(np.float64)
