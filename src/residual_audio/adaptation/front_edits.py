@@ -20,7 +20,7 @@ from residual_audio.adaptation.references import references_of
 from residual_audio.reweight.cached import Adapter
 from residual_audio.reweight.edit_size import edit_size
 from residual_audio.reweight.gains import blend
-from residual_audio.reweight.keep_in_place import STRENGTHS, held_in
+from residual_audio.reweight.keep_in_place import STRENGTHS, held_in, joined_form
 from residual_audio.reweight.network import NetworkGains
 from residual_audio.reweight.path import DEFAULT_STRENGTH, StrengthPath
 from residual_audio.reweight.terms import terms_of
@@ -79,11 +79,11 @@ def held(keep: Sequence[str]) -> FrontFamily:
         terms, lesson = method.terms(problem, split), lesson_of(problem, split)
         loss = lesson.loss(terms, problem.head, split.train)
         here = held_in(references_of(keep, problem), terms, problem.head)
-        anchors = [one.anchor(one.reference.fit, "answers") for one in here]
+        form = joined_form(here, "answers", [one.reference.fit for one in here])
         path: StrengthPath | None = None
         out = {}
-        for hold in STRENGTHS[::2]:
-            path = StrengthPath(loss.holding(anchors, hold), method.regularity, path)
+        for hold in STRENGTHS:
+            path = StrengthPath(loss.holding(hold * form), method.regularity, path)
             x = path.at(FRONT_STRENGTH).x
             gains = terms.gains(torch.from_numpy(1.0 + x).float(), problem.about)
             out[hold] = edit_of_gains(gains)

@@ -18,8 +18,7 @@ from residual_audio.reweight.terms import terms_of
 from residual_audio.store import open_store
 from residual_audio.types import Gains
 
-HELD_OUT = 1 / 2
-"""What is lost has to be known as well as what is held."""
+HELD_OUT = 1 / 3
 
 
 @dataclass(frozen=True)

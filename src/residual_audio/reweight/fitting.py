@@ -21,6 +21,7 @@ from residual_audio.reweight.keep_in_place import (
     Held,
     KeepInPlace,
     held_in,
+    joined_form,
 )
 from residual_audio.reweight.objectives import objective
 from residual_audio.reweight.path import (
@@ -151,11 +152,13 @@ def fit_direct(
         ones = torch.ones(terms.n_gains)
         return Settled(ones, terms, np.inf, None, tuple(judged), hold, tuple(costs))
     terms = terms_for(lesson.everyone)
-    anchors = []
+    form = None
     if keep is not None:
         here = held_in(keep.references, terms, head)
-        anchors = [one.anchor(np.arange(len(one.reference.judge)), keep.hold) for one in here]
-    loss = lesson.loss(terms, head, lesson.everyone).holding(anchors, hold)
+        form = hold * joined_form(
+            here, keep.hold, [np.arange(len(h.reference.judge)) for h in here]
+        )
+    loss = lesson.loss(terms, head, lesson.everyone).holding(form)
     # where the axes are the same, the choice has found a good place to begin
     whole = StrengthPath(loss, how, path, strength) if judged and terms is first else None
     found = (whole or StrengthPath(loss, how)).at(strength, AT_END)
@@ -168,12 +171,11 @@ def _choose_hold(
     loss: DirectLoss, held: Sequence[Held], keep: KeepInPlace, how: Regularity, strength: float
 ) -> tuple[float, list[Cost]]:
     """The weakest hold whose cost on held-out reference clips is surely allowed."""
-    anchors = [one.anchor(one.reference.fit, keep.hold) for one in held]
-    nothing = np.zeros(loss.terms.n_gains)
-    chosen: tuple[float, list[Cost]] = np.inf, [one.cost(nothing) for one in held]
+    form = joined_form(held, keep.hold, [one.reference.fit for one in held])
+    chosen: tuple[float, list[Cost]] = np.inf, [one.cost(np.zeros(len(form))) for one in held]
     path: StrengthPath | None = None
     for weight in STRENGTHS:
-        path = StrengthPath(loss.holding(anchors, weight), how, path)
+        path = StrengthPath(loss.holding(weight * form), how, path)
         x = path.at(strength).x
         costs = [one.cost(x) for one in held]
         if any(cost.at_most > keep.max_loss for cost in costs):

@@ -1,14 +1,20 @@
 """Holding in place what a model does elsewhere, while gains are fitted here.
 
-Reference clips of other data are looked at through the same gains, and what the gains do to them is
-held (see `holding`). The strength κ of the hold is lowered from infinity (nothing moves) for as
-long as the accuracy that held-out reference clips lose stays below what is allowed.
+Reference clips of other data are looked at through the same gains. What the gains do to them is
+held by a quadratic form, in the metric of their answers (twice the KL divergence) or of their
+embeddings (squared distance), linearised where they stand:
+
+    ½ κ x' H x,   H = (a'a / n) ∘ (Φ G Φ')    with a, G of the reference clips
+
+so that any number of reference clips costs one matrix. κ is lowered from infinity (nothing moves)
+for as long as the accuracy that held-out reference clips lose stays below what is allowed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,14 +22,13 @@ import torch
 from residual_audio.direct.contributions import Contributions
 from residual_audio.judge.answers import Judge
 from residual_audio.models.joint import JointHead
-from residual_audio.reweight.holding import Anchor, Hold
+from residual_audio.reweight.direct_loss import answer_metric, embedding_metric
 from residual_audio.reweight.terms import DirectTerms, direct_terms
 from residual_audio.types import FloatArray
 
-STRENGTHS = (300.0, 100.0, 50.0, 30.0, 20.0, 12.0, 7.0, 4.0, 2.0, 1.0, 0.5)
+Hold = Literal["answers", "embeddings"]
+STRENGTHS = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
 """In units of the loss: nats for each unit of KL divergence or of half a squared distance."""
-MANY = 600
-"""Clips of a reference that are held, evenly taken; more would cost time and hold hardly better."""
 # a loss counts as kept within bounds when its upper 95% limit does
 SURE = 1.645
 
@@ -80,11 +85,13 @@ class Held:
     terms: DirectTerms
     head: JointHead
 
-    def anchor(self, rows: np.ndarray, hold: Hold) -> Anchor:
-        """What holds these clips."""
-        some = rows[np.linspace(0, len(rows) - 1, min(len(rows), MANY)).round().astype(np.int64)]
-        judge = self.reference.judge.at(some)
-        return Anchor(self.terms.at(some), self.head.from_latent, judge, hold)
+    def form(self, rows: np.ndarray, hold: Hold) -> FloatArray:
+        """H over these clips: [gain, gain]."""
+        here = self.terms.at(rows)
+        some = here.base[:: max(1, len(here.base) // 256)]
+        if hold == "answers":
+            return here.energy(answer_metric(some, self.head.from_latent, self.reference.judge))
+        return here.energy(embedding_metric(some, self.head.from_latent))
 
     def cost(self, x: FloatArray) -> Cost:
         """What gains of 1 + x lose on the held-out clips."""
@@ -111,6 +118,11 @@ def held_in(references: Sequence[Reference], like: DirectTerms, head: JointHead)
         )
         for reference in references
     ]
+
+
+def joined_form(held: Sequence[Held], hold: Hold, rows: Sequence[np.ndarray]) -> FloatArray:
+    """H of all references together, over these clips of each."""
+    return np.sum([one.form(r, hold) for one, r in zip(held, rows, strict=True)], axis=0)
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from residual_audio.errors import InputError
-from residual_audio.reweight.latent_metrics import FromLatent
+from residual_audio.reweight.direct_loss import FromLatent
 from residual_audio.reweight.objectives import Objective
 from residual_audio.reweight.penalty import Bounds
 from residual_audio.reweight.terms import DirectTerms
