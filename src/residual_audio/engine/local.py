@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from residual_audio.engine.tasks import TRIES, Setup, TaskDone, Where, Work, given_up
@@ -86,7 +87,11 @@ class _Processes:
             # a fork would copy the parent's threads' locks and hang
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_begin,
-            initargs=(max(1, (os.cpu_count() or 1) // processes), self._setup, self._work),
+            # as bytes: what they import may take longer than a parent lives
+            initargs=(
+                max(1, (os.cpu_count() or 1) // processes),
+                bytes(ForkingPickler.dumps((self._setup, self._work))),
+            ),
         )
         others = set(multiprocessing.active_children())
         self._with_them = set()
@@ -120,7 +125,7 @@ def _done(future: Future[object], number: int) -> TaskDone:
         return TaskDone(number, error=error)
 
 
-def _begin(n_threads: int, setup: Setup, work: Work) -> None:
+def _begin(n_threads: int, job: bytes) -> None:
     # before numpy or torch are imported here: each process takes its share of the cores
     os.environ["OMP_NUM_THREADS"] = str(n_threads)
     # the parent decides what Ctrl-C means; a parent that is gone ends its workers
@@ -128,7 +133,7 @@ def _begin(n_threads: int, setup: Setup, work: Work) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _job[:] = [setup, work]
+    _job[:] = ForkingPickler.loads(job)
 
 
 def _end_with_parent() -> None:

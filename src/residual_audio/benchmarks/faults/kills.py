@@ -24,7 +24,7 @@ from residual_audio.store.verify import verify_store
 N_CLIPS, SHARD = 48, 4
 KILLS = {"one process": 40, "parent of two": 20, "worker of two": 20, "SIGTERM": 20}
 """A hundred in all."""
-_GONE_S = 20.0
+_GONE_S = 30.0
 """Workers whose parent is gone end within so many seconds."""
 
 
