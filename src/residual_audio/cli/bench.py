@@ -159,12 +159,19 @@ def onnx(
 def atlas(
     run: Annotated[Path, typer.Argument(help="Run folder with an atlas.")],
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Best of so many.")] = 5,
+    clips: Annotated[
+        int | None,
+        typer.Option("--clips", min=50, help="Make RUN first: so many, random weights."),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """How quick RUN's atlas is in Chromium: opening it, a head's page, a step of a slider."""
     from residual_audio.benchmarks.browser import bench_atlas
+    from residual_audio.benchmarks.large_run import make_large_run
 
     with watching(json) as progress:
+        if clips is not None:
+            make_large_run(run, clips, progress)
         found = bench_atlas(run, repeats, progress)
     _show(found, json)
 

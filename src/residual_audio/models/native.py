@@ -77,7 +77,12 @@ def load(folder: Path, name: str | None = None) -> AudioTextModel:
         for key, value in read_safetensors(path).items()
     }
     with Allowance(str(folder), path.stat().st_size):
-        encoder, head, text, front_end = _build(config, folder)
+        try:
+            encoder, head, text, front_end = _build(config, folder)
+        except ModelError as error:  # parts do not know which file they are described in
+            if str(folder) in str(error):
+                raise
+            raise ModelError(f"'{folder / 'config.json'}': {error}") from error
     parts = {"encoder": encoder, "head": head, "text": text, "front_end": front_end}
     for part, module in parts.items():
         if module is not None:
