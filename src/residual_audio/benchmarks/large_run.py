@@ -13,15 +13,17 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from residual_audio.analysis.analysis import Options, analyse
 from residual_audio.audio.frontend import FrontEndSpec, LogMel
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import MLP
 from residual_audio.pipeline import work
 from residual_audio.pipeline.run_settings import RunSettings
-from residual_audio.pipeline.steps import Steps, contents
+from residual_audio.pipeline.steps import Done, Steps, contents
 from residual_audio.pipeline.workshop import Workshop
 from residual_audio.progress import SILENT, Progress
+from residual_audio.report.write import write_analysis
 
 WIDTH = 512
 SPEC = FrontEndSpec(
@@ -31,8 +33,6 @@ SPEC = FrontEndSpec(
 CONFIG = HTSATConfig(
     embed_dim=96, depths=(2, 2, 6, 2), n_heads=(4, 8, 16, 32), window=8, spec_size=128, n_mels=32
 )
-N_SOUNDS = 200
-"""Clips that can be listened to, as many as `run` keeps."""
 
 
 class FixedTexts(nn.Module):
@@ -64,8 +64,14 @@ def wide_model() -> AudioTextModel:
     )
 
 
+def _analyse(at: Workshop) -> Done:
+    """What the map shows by itself: dimensions and classes of every head."""
+    options = Options(parts=frozenset({"separability"}), umap=False)
+    return Done(write_analysis(analyse(at.store, options, at.progress), at.out), "heads")
+
+
 def make_large_run(out: Path, n_clips: int, progress: Progress = SILENT) -> Path:
-    """Extracted, analysed, ablated, heard and shown in an atlas; goes on where it was stopped."""
+    """Extracted, analysed, heard and shown in an atlas; goes on where it was stopped."""
     made = {"n_clips": n_clips, "duration_s": 2.0}
     settings = RunSettings("nano", "synthetic", out, data_options=made, quick=True, n_exact=0)
     at = Workshop(settings, progress)
@@ -74,8 +80,7 @@ def make_large_run(out: Path, n_clips: int, progress: Progress = SILENT) -> Path
     steps = Steps(out, progress)
     ground = contents(out / "store", "manifest.json")
     for name, step in (
-        ("analyse", work.analyse_store),
-        ("ablate", work.ablate_store),
+        ("analyse", _analyse),
         ("listen", work.listen_to_heads),
         ("atlas", work.write_head_atlas),
     ):

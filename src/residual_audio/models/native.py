@@ -79,7 +79,7 @@ def load(folder: Path, name: str | None = None) -> AudioTextModel:
     with Allowance(str(folder), path.stat().st_size):
         try:
             encoder, head, text, front_end = _build(config, folder)
-        except ModelError as error:  # parts do not know which file they are described in
+        except ResidualAudioError as error:  # parts do not know which file they are described in
             if str(folder) in str(error):
                 raise
             raise ModelError(f"'{folder / 'config.json'}': {error}") from error
