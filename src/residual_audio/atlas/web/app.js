@@ -97,8 +97,7 @@
     const kept = (() => { try { return localStorage.getItem('atlas-theme'); } catch { return null; } })();
     if (kept === 'dark' || kept === 'light') root.dataset.theme = kept;
     return el('button', { type: 'button', class: 'small', 'aria-label': 'switch between light and dark', onclick: () => {
-      const dark = root.dataset.theme ? root.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
-      root.dataset.theme = dark ? 'light' : 'dark';
+      root.dataset.theme = RA.colour.dark() ? 'light' : 'dark';
       try { localStorage.setItem('atlas-theme', root.dataset.theme); } catch { /* a page from a file may have no storage */ }
       draw();
     } }, '◐');
@@ -151,6 +150,7 @@
     RA.main = main;
     frame(main);
     window.addEventListener('hashchange', draw);
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
     document.addEventListener('keydown', keys);
     return draw();
   }).catch((error) => {

@@ -16,7 +16,7 @@
     const note = el('p', { class: 'quiet small-text' });
 
     function board(label, point) {
-      const node = el('div', { class: 'board', role: 'group', 'aria-label': label, style: { '--columns': times } });
+      const node = el('div', { class: 'board', role: 'group', 'aria-label': label, style: { '--columns': times, '--rows': bands } });
       const cells = new Map();
       for (let f = bands - 1; f >= 0; f--) {
         for (let t = 0; t < times; t++) {
@@ -64,7 +64,7 @@
         map = unpack(chosen.map);
         whole();
       } }, choices.map((c) => el('option', {}, c.label)))),
-      el('div', { class: 'boards' },
+      el('div', { class: times > 16 ? 'boards long' : 'boards' },
         el('figure', {}, queries.node, el('figcaption', {}, 'point at a patch …')),
         el('figure', {}, keys.node, el('figcaption', {}, '… to see where it looks'))),
       note, el('p', { class: 'quiet small-text' }, 'Time runs to the right, frequency upwards, inside one attention window.', together(attention.together)));

@@ -66,6 +66,10 @@
   function gains(list) {
     const known = list.filter((v) => v !== null);
     if (!known.length) return null;
+    if (known.every((v) => Math.abs(v - 1) < 1e-6)) {
+      return el('section', { class: 'panel' }, el('h3', {}, 'Fitted gain by fold'),
+        el('p', {}, `1 in ${known.length === 1 ? 'the one fold' : `all ${known.length} folds`}: the fit left this head as it is.`));
+    }
     return el('section', { class: 'panel' }, el('h3', {}, 'Fitted gain by fold'),
       RA.chart.bars(list.map((v, i) => [`fold ${i + 1}`, v === null ? 0 : v - 1, v === null ? 'none' : `gain ${number(v)}`]), { label: 'fitted gain less one, by fold' }),
       el('p', { class: 'quiet small-text' }, 'mean gain of its components, less 1: right of the line is amplified'));
