@@ -22,7 +22,7 @@ from residual_audio.benchmarks.faults.kills import kill_at_random
 from residual_audio.benchmarks.faults.limits import within_limits
 from residual_audio.benchmarks.faults.outcome import Campaign, CampaignSettings
 from residual_audio.benchmarks.faults.read_back import KINDS
-from residual_audio.benchmarks.faults.same_answer import same_answer
+from residual_audio.benchmarks.faults.same_answer import nothing_left, same_answer
 from residual_audio.benchmarks.faults.works import WORKS, Work
 from residual_audio.benchmarks.faults.writers import at_once
 from residual_audio.errors import InputError
@@ -100,6 +100,10 @@ def test_hostile_text() -> None:
 
 def test_the_same_answer_to_the_bit() -> None:
     assert_held(same_answer())
+
+
+def test_embeddings_leave_nothing() -> None:
+    assert_held(nothing_left(embeddings=120))
 
 
 def test_a_campaign_goes_on_where_it_was_stopped(tmp_path: Path) -> None:

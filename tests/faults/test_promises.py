@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+
+from residual_audio.benchmarks.faults.campaigns import CAMPAIGNS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "promises.md"
 LINES = [
     line
     for line in PAGE.read_text(encoding="utf-8").splitlines()
-    if line.startswith("| ") and not line.startswith(("| promise", "| ---"))
+    if line.startswith("| ") and not line.startswith(("| promise", "| ---", "| campaign"))
 ]
+CAMPAIGN = re.compile(r"\| [\d,]+ \| [\d,]+ \|$")
+PROMISES = [line for line in LINES if not CAMPAIGN.search(line)]
+RUN = [line for line in LINES if CAMPAIGN.search(line)]
+OUTCOMES = sorted((ROOT / "docs" / "results" / "faults").glob("*.json"))
 
 
 def test_there_are_promises() -> None:
-    assert len(LINES) > 30
+    assert len(PROMISES) > 30
 
 
-@pytest.mark.parametrize("line", LINES, ids=lambda line: line[2:50])
+@pytest.mark.parametrize("line", PROMISES, ids=lambda line: line[2:50])
 def test_a_promise_names_tests_that_exist(line: str) -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", line)
     assert named, "no test is named"
     for file, name in named:
         assert f"\ndef {name}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file}::{name}"
+
+
+@pytest.mark.parametrize("path", OUTCOMES, ids=lambda path: path.stem)
+def test_a_campaign_that_is_cited_was_run_whole_and_held(path: Path) -> None:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert found["complete"]
+    assert not found["quick"]
+    assert found["held"] == found["tried"] > 0
+    assert found["broken"] == []
+    group = found["name"].partition(":")[0].replace(" ", "-")
+    assert any(name.startswith(group) or group in name for name in CAMPAIGNS)
+    row = f"| {found['name']} | {found['promise']} | {found['tried']:,} | {found['held']:,} |"
+    assert row in RUN
+
+
+def test_every_campaign_on_the_page_has_its_outcome() -> None:
+    assert len(RUN) == len(OUTCOMES) > 20
