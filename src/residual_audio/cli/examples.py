@@ -89,7 +89,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "bench intervene": ("bench intervene --clips 8",),
     "bench capture": ("bench capture --capture heads,direct",),
     "bench onnx": ("bench onnx --batch-size 1",),
-    "bench atlas": ("bench atlas demo",),
+    "bench atlas": ("bench atlas demo", "bench atlas large --clips 2000"),
     "bench kill": ("bench kill --kills 5",),
     "bench faults": (
         "bench faults --quick",

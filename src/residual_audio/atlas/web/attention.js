@@ -7,7 +7,7 @@
   }
 
   function view(attention) {
-    const choices = [{ label: `mean of ${attention.n_maps} windows`, map: attention.mean },
+    const choices = [{ label: attention.n_maps === 1 ? 'the one window kept' : `mean of ${attention.n_maps} windows`, map: attention.mean },
       ...attention.samples.map((s) => ({ label: `${RA.main.clips.label[s.row] || RA.main.clips.id[s.row]}, window ${s.window}`, map: s.map }))];
     const placed = attention.grid.map(([t, f], i) => ({ t, f, i })).filter((p) => p.t >= 0 && p.f >= 0);
     const times = 1 + Math.max(...placed.map((p) => p.t)), bands = 1 + Math.max(...placed.map((p) => p.f));
