@@ -116,3 +116,10 @@ def test_the_default_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -
     silent.note("y")
     silent.keeps("z")
     assert capsys.readouterr() == ("", "")
+
+
+def test_lines_of_text_move_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    from residual_audio.cli.output import say
+
+    say("odd: a\x1b[2J\rb\u202e.wav: silent\nnext line")
+    assert capsys.readouterr().out == "odd: a\\x1b[2J\\rb\\u202e.wav: silent\nnext line\n"
