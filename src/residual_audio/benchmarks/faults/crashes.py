@@ -22,7 +22,7 @@ from residual_audio.benchmarks.faults.works import WORKS, Work
 from residual_audio.errors import EngineError
 from residual_audio.seals import SUMS
 
-_CHANGING = ("created_utc", "seconds", "sha256", "seal", "command")
+_CHANGING = ("created_utc", "seconds", "sha256", "seal", "command", "commit")
 """What differs between two runs of the same work."""
 
 
