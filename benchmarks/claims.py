@@ -139,7 +139,9 @@ What this page can and cannot say:
 - The released CLAP checkpoints cannot be had on the machine that made it. `nano` is a small CLAP
   with the same 184 heads of width {main.get("d_head", 12)} instead of 24, trained on ESC-50 folds
   1 to 3 and synthetic sounds; fold 4 and the orchestra are new to it. A verdict is about `nano`,
-  not about the published model.
+  not about the published model. Where answers to texts are asked (ablation, adaptation, early
+  exit, pairs), it is `nano` before its text side learned more wordings (weights 2156396); its audio
+  side has not changed since.
 - Random weights are the baseline of every claim about dimension: what they show too was there
   before training. They are those of HTS-AT tiny (width 24) and of Whisper tiny.
 - Whisper has no stages: its numbers are of its four blocks (heads of width 64), from 200 clips

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from residual_audio.files import read_json, write_json
 from residual_audio.geometry.correlates import correlation_within
@@ -157,6 +158,94 @@ def compared(folder: Path, name: str, *runs: str) -> Path:
     )
 
 
+def seeds(folder: Path, scores: str) -> Path:
+    """Models told and not told what the pairs are about, in several seeds: what being told does."""
+    found: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for path in sorted(Path(scores).glob("geometry_seed-*.json")):
+        of = read_result(path)
+        pairs = read_result(path.with_name(path.name.replace("geometry_", "compa_", 1)))
+        separation = pairs.details["failures"]["median_text_separation"]
+        row = {"h": pairs["h"].value, "text_separation": separation}
+        row |= {name: of[name].value for name in PROBES}
+        told = "told" if of.model.endswith("true") else "not_told"
+        for name, value in row.items():
+            found.setdefault(of.split, {}).setdefault(name, {}).setdefault(told, []).append(value)
+    sets = {
+        key: {name: _contrast(values) for name, values in probes.items()}
+        for key, probes in found.items()
+    }
+    over = {
+        name: _contrast(
+            {
+                told: np.mean([probes[name][told] for probes in found.values()], axis=0).tolist()
+                for told in ("told", "not_told")
+            }
+        )
+        for name in ("h", "text_separation", *PROBES)
+    }
+    return write_json(
+        folder / "seeds.json",
+        {
+            "n_seeds": len(next(iter(over.values()))["differences"]),
+            "n_pairs": 60,
+            "note": "seed 7: order.items=16",
+            "sets": sets,
+            "mean_of_sets": over,
+            "commands": [
+                "residual-audio train nano --root DATA --out RUN --stage order --set seed=N "
+                "--set order.start=BEFORE --set order.told=true|false --set order.items=12",
+                "python benchmarks/composition.py --model seed-N-true=RUN/ordered --root ESC-50 "
+                "--pairs 60 --scores-only --out docs/results/composition/seeds",
+                "python benchmarks/claims.py seeds docs/results/composition/seeds",
+            ],
+        },
+    )
+
+
+def objectives(folder: Path, contrastive: str, labels: str, scores: str) -> Path:
+    """The same short training on texts and on class labels alone: one run each."""
+    import residual_audio as ra
+
+    found = ra.compare_runs([Path(contrastive), Path(labels)])
+    kept = ("run", found.place, "pca_99", "twonn", "pr", "evr_pc1", "fisher_trace")
+    judged = read_result(next(iter(Path(scores).glob("zero-shot_contrastive_*.json"))))["top1"]
+    return write_json(
+        folder / "objectives.json",
+        {
+            "n": found.n_clips,
+            "place": found.place,
+            "places": [_short({k: row[k] for k in kept}) for row in found.places.rows()],
+            "paired": [_short(row) for row in found.paired.rows()],
+            "top1_contrastive": [judged.value, judged.low, judged.high],
+            "commands": [
+                "residual-audio train small --root DATA --out contrastive "
+                "--set audio.optimisation.steps=160",
+                "residual-audio train small --root DATA --out labels "
+                "--set audio.optimisation.steps=160 --set audio.objective=labels",
+                "residual-audio extract -m RUN/model -d esc50 --root ESC-50 --fold 4 -o RUN-esc50",
+                "residual-audio evaluate -m contrastive -d esc50 --root ESC-50 --fold 4 -o SCORES",
+                "python benchmarks/claims.py objectives contrastive-esc50 labels-esc50 SCORES",
+            ],
+        },
+    )
+
+
+def _contrast(of: Mapping[str, list[float]]) -> dict[str, Any]:
+    """Told − not told, seed by seed, with Student's interval of the mean."""
+    told, not_told = np.array(of["told"]), np.array(of["not_told"])
+    differences = told - not_told
+    mean, n = float(differences.mean()), len(differences)
+    half = stats.t.ppf(0.975, n - 1) * differences.std(ddof=1) / np.sqrt(n)
+    return {
+        "told": [float(f"{v:.5g}") for v in told],
+        "not_told": [float(f"{v:.5g}") for v in not_told],
+        "differences": [float(f"{v:.5g}") for v in differences],
+        "mean": float(f"{mean:.5g}"),
+        "low": float(f"{mean - half:.5g}"),
+        "high": float(f"{mean + half:.5g}"),
+    }
+
+
 def curved(folder: Path, run: str) -> Path:
     """Isomap and autoencoder of a few heads."""
     table = Tables(Path(run))["curved"]
@@ -196,4 +285,6 @@ STUDIES: Mapping[str, Callable[..., Path]] = {
     "compared": compared,
     "curved": curved,
     "early_exit": early_exit,
+    "seeds": seeds,
+    "objectives": objectives,
 }

@@ -148,6 +148,41 @@ def _places(s: Study, metric: str) -> dict[str, list[float]]:
     return out
 
 
+def told(name: str, digits: int = 1) -> Callable[[Study], str]:
+    """Mean difference that being told order makes, over seeds, with its interval."""
+
+    def show(s: Study) -> str:
+        of = s["mean_of_sets"][name]
+        low, mean, high = (f"{of[k]:+.{digits}f}" for k in ("low", "mean", "high"))
+        return f"told − not told {mean} [{low}, {high}] ({s['n_seeds']} seeds)"
+
+    return show
+
+
+def told_sign(name: str, sign: int) -> Callable[[Study], bool | None]:
+    """Whether H rose and this moved in the claimed direction; not told where intervals hold 0."""
+
+    def holds(s: Study) -> bool | None:
+        h, of = s["mean_of_sets"]["h"], s["mean_of_sets"][name]
+        if h["low"] <= 0 or of["low"] <= 0 <= of["high"]:
+            return None
+        return bool(of["mean"] * sign > 0)
+
+    return holds
+
+
+def objectives(s: Study) -> str:
+    pca, fisher = _places(s, "pca_99"), _places(s, "fisher_trace")
+    return "; ".join(
+        f"{run.removesuffix('-esc50')}: PCA 99% {arrow(pca[run])}, Fisher {arrow(fisher[run], 2)}"
+        for run in pca
+    )
+
+
+def one_run_each(_: Study) -> None:
+    """One short run a setting: what differs may be the seed."""
+
+
 def data_sets(s: Study) -> str:
     return "; ".join(f"{run} {arrow(v)}" for run, v in _places(s, "pca_99").items())
 

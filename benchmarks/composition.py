@@ -100,7 +100,7 @@ def tasks(args: argparse.Namespace) -> Iterator[Result]:
         if "real-order" in data:
             yield evaluate_localisation(model, *halves_named(data["real-order"], args.root))
         for key in args.taken_out:
-            yield from taken_out(model, data, esc50, halved, key, args.heads)
+            yield from taken_out(model, data, esc50, halved, key, args)
 
 
 def named(result: Result, split: str) -> Result:
@@ -191,10 +191,11 @@ def taken_out(
     esc50: Dataset,
     halved: Mapping[str, tuple[Exchanges, Exchanges]],
     key: str,
-    n_heads: int,
+    args: argparse.Namespace,
 ) -> Iterator[Result]:
     """H of the reporting half and zero-shot, with heads at their mean, or scaled."""
     choosing, reporting = halved[key]
+    n_heads: int = args.heads
     found = interchange(choosing, "head", ExchangeWay("attribution", min_gap=MIN_GAP))
     order = [found.targets[i].name for i in np.argsort(-found.weighted)]
     random = np.random.default_rng(0).permutation(len(order))[:n_heads]
@@ -210,7 +211,7 @@ def taken_out(
         "without bottom heads": order[-n_heads:],
     }.items():
         edits[name] = {head: mean_of(model, means, head) for head in heads}
-    for factor in (0.5, 1.5, 2.0):
+    for factor in args.factors:
         edits[f"top heads times {factor}"] = {head: ra.scale(factor) for head in order[:n_heads]}
     prompts = find_prompts("dataset", esc50.template)
     for name, edit in edits.items():
@@ -258,6 +259,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--exact", type=int, default=8, help="exchanges that are also run exactly")
     parser.add_argument("--heads", type=int, default=10, help="heads that are taken out together")
+    parser.add_argument("--factors", nargs="*", type=float, default=[0.5, 1.5, 2.0])
     parser.add_argument("--taken-out", nargs="*", default=["synthetic-order", "real-order"])
     parser.add_argument(
         "--scores-only", action="store_true", help="F, G, H and geometry: enough for snapshots"

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from scipy.stats import ttest_rel
 
 ROOT = Path(__file__).parents[3]
 
@@ -50,3 +51,18 @@ def test_claims_are_told_apart_and_name_their_source(claims):
 def test_every_result_says_how_it_was_made(claims):
     for path in claims.RESULTS.glob("*.json"):
         assert json.loads(path.read_text())["commands"], path.name
+
+
+def test_what_being_told_does_is_a_paired_difference_over_seeds(claims):
+    studies = importlib.import_module("claims_studies")
+    told, not_told = [3.0, 5.0, 4.5], [1.0, 1.5, 2.5]
+    found = studies._contrast({"told": told, "not_told": not_told})
+    expected = ttest_rel(told, not_told).confidence_interval()
+    assert found["mean"] == pytest.approx(2.5)
+    assert [found["low"], found["high"]] == pytest.approx(list(expected), rel=1e-4)
+    readings = importlib.import_module("claims_study_readings")
+    study = {"n_seeds": 3, "mean_of_sets": {"h": found, "rank_me_text": found}}
+    assert readings.told_sign("rank_me_text", 1)(study) is True
+    assert readings.told_sign("rank_me_text", -1)(study) is False
+    unclear = {"n_seeds": 3, "mean_of_sets": {"h": found, "rank_me_text": found | {"low": -1.0}}}
+    assert readings.told_sign("rank_me_text", 1)(unclear) is None
