@@ -44,8 +44,10 @@ def test_tables_of_all_methods_and_their_figures(store, passes, tmp_path):
     )
     counted = Counted()
     tables = ablate(interventions_on(store, passes=passes), settings, counted)
-    assert counted.steps
-    assert all(total and done == total for total, done in counted.steps.values()), counted.steps
+    # what runs the encoder says how far it is, to its end
+    long = {k: v for k, v in counted.steps.items() if k.endswith((", exact", ", first-order"))}
+    assert len(long) == 2 * len(settings.levels)
+    assert all(total and done >= total for total, done in long.values()), long
     by_name = {table.name: table for table in tables}
     heads = by_name["ablation_head_exact"]
     n_heads = sum(site.n_heads for site in store.sites)
