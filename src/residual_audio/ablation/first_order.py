@@ -8,16 +8,17 @@ at m = 1. Removing the unit (m = 0) then changes the measure by about −∂/∂
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from residual_audio.ablation.effects import About, Effects, Measured
 from residual_audio.ablation.removal import ZERO, Replacement
+from residual_audio.engine.cores import CLIPS_A_JOB, on_single_cores
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
-from residual_audio.models.encoder import Edit
+from residual_audio.models.encoder import Edit, Features
 from residual_audio.passes.kept import Audio, Batches
 from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Site, Unit, UnitLike, attention_site, parse_units
@@ -85,11 +86,11 @@ def first_order_ablation(
     _check(measures, instead)
     sites = model.encoder.sites
     wanted = parse_units(units, sites)
-    masks = Masks(sites, wanted, instead)
     places = [_places(unit, sites) for unit in wanted]
     measured = Measured.empty(measures, len(wanted), len(judge))
-    start = time.perf_counter()
-    for clips, features in batches:
+
+    def estimate(clips: Tensor, features: Features) -> None:
+        masks = Masks(sites, wanted, instead)
         with torch.enable_grad():
             joint = model.joint(model.encoder.encode(features, edit=masks.edit(removed)))
             found = judge.measure(joint, clips, joint.detach())
@@ -101,9 +102,31 @@ def first_order_ablation(
             after[measure] = found[measure] - torch.stack(rows)  # unit clip
         measured.put_before(clips, found)
         measured.put_after(range(len(wanted)), clips, after)
+
+    start = time.perf_counter()
+    for clips, features in batches:
+        _on_cores(estimate, clips, features)
         progress.advance(len(clips))
     about = About("first-order", instead.mode, time.perf_counter() - start)
     return measured.effects([unit.name for unit in wanted], about)
+
+
+def _on_cores(work: Callable[[Tensor, Features], None], clips: Tensor, features: Features) -> None:
+    """On a CPU every core has a few clips to itself, there and back."""
+    tensors = features if isinstance(features, tuple) else (features,)
+    if tensors[0].device.type != "cpu":
+        work(clips, features)
+        return
+    size = max(1, min(CLIPS_A_JOB, len(clips) // torch.get_num_threads()))
+    starts = range(0, len(clips), size)
+
+    def take(numbers: Iterator[int]) -> None:
+        for number in numbers:
+            part = slice(starts[number], starts[number] + size)
+            some = tuple(t[part] for t in tensors)
+            work(clips[part], some if isinstance(features, tuple) else some[0])  # type: ignore[arg-type]
+
+    on_single_cores(take, len(starts))
 
 
 def _check(measures: Sequence[str], instead: Replacement) -> None:
