@@ -104,7 +104,7 @@ def take_out(
 ) -> Effects:
     """Effects of removing each unit, on the clips of these interventions."""
     if way.method == "direct":
-        return direct_ablation(
+        found = direct_ablation(
             given.contributions,
             given.head.from_latent,
             given.judge,
@@ -112,6 +112,8 @@ def take_out(
             mode=way.mode,
             seed=way.seed,
         )
+        progress.advance(len(given.rows))  # all clips at once
+        return found
     passes, size = given.need_passes(), way.batch_size
     means = reference_means(passes.model, passes.batches(size=size)) if way.mode == "mean" else None
     instead = Replacement(way.mode, means)
