@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import select
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -26,6 +28,7 @@ CLOSE = 1e-6
 N_CLIPS, RATE_HZ = 6, 16_000
 _LONGEST_S = 120
 Vectors = npt.NDArray[np.float32]
+_NO_ANSWER: Vectors = np.full((N_CLIPS, 1), np.nan, np.float32)
 
 
 @cache
@@ -97,7 +100,7 @@ def _ten_at_once() -> list[Vectors]:
         thread.start()
     for thread in threads:
         thread.join(_LONGEST_S)
-    return found if len(found) == 10 else [np.full((N_CLIPS, 1), np.nan, np.float32)]
+    return found if len(found) == 10 else [_NO_ANSWER]
 
 
 def _elsewhere(_: int) -> Vectors:
@@ -121,9 +124,13 @@ def _after_fork() -> Vectors:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as file:
+        answered = select.select([file], [], [], _LONGEST_S)[0]
+        if not answered:
+            os.kill(child, signal.SIGKILL)
         data = file.read()
     os.waitpid(child, 0)
-    return np.frombuffer(data, np.float32).reshape(N_CLIPS, -1)
+    # a child that hung said nothing, which is no answer
+    return np.frombuffer(data, np.float32).reshape(N_CLIPS, -1) if data else _NO_ANSWER
 
 
 class _Embeds(torch.utils.data.Dataset[Vectors]):
