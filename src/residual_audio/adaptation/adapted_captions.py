@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 from residual_audio import provenance
 from residual_audio.adaptation.adapted import WHOLE, AdaptSettings, name_of_part
@@ -15,6 +16,8 @@ from residual_audio.adaptation.caption_comparison import (
     recalls,
 )
 from residual_audio.adaptation.methods.registry import (
+    CAPTIONED,
+    ENTRIES,
     REFERENCE,
     find_entries,
     main_key,
@@ -67,6 +70,7 @@ def adapt_to_captions(
     for option, name in LEFT_OUT.items():
         if getattr(asked, name):
             raise InputError(f"{option} needs labels: compare with --by labels, or leave it out")
+    _check_methods(asked.methods)
     if len(asked.seeds) > 1:
         raise InputError("--seeds: captions are compared with one seed, give --seed")
     problem, folds = divide(problem, asked.split, asked.n_folds, asked.seeds[0])
@@ -87,6 +91,17 @@ def adapt_to_captions(
         {} if main is None else main.gains,
         outcomes,
     )
+
+
+def _check_methods(keys: Sequence[str]) -> None:
+    """Methods that need classes are refused by name."""
+    for key in keys:
+        meant = [entry for entry in ENTRIES if fnmatchcase(entry.key, key)]
+        if meant and not any(isinstance(entry.method, CAPTIONED) for entry in meant):
+            raise InputError(
+                f"method '{key}' tells classes apart, it cannot be fitted to captions: compare "
+                "with --by labels"
+            )
 
 
 def _moved(outcome: CaptionOutcome) -> dict[str, object]:

@@ -155,5 +155,5 @@ def test_a_contrastive_fit_inside_the_network_lowers_its_loss(store, passes):
 def test_what_needs_classes_is_refused(problem):
     with pytest.raises(InputError, match="--shots needs labels"):
         adapt_to_captions(problem, AdaptSettings(shots=(2,)))
-    with pytest.raises(InputError, match="linear-probe-joint"):
+    with pytest.raises(InputError, match="linear-probe-joint' tells classes apart"):
         adapt_to_captions(problem, AdaptSettings(methods=("linear-probe-joint",)))
