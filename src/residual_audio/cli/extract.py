@@ -183,10 +183,13 @@ def _print_part(made: PartMade, part: str, json: bool) -> None:
 
 
 def _print_summary(summary: ExtractionSummary) -> None:
+    heard = f"{summary['n_recordings']:,} clips"
+    if summary["n_ok"] != summary["n_recordings"]:
+        heard = f"{summary['n_ok']:,} windows of {heard}"
     partial = summary["partial"]
     of = f" (partial: {partial['n_clips']:,} of {partial['of']:,} clips)" if partial else ""
     say(
-        f"{summary['n_ok']:,} clips of {summary['dataset']} through {summary['model']}{of}: "
+        f"{heard} of {summary['dataset']} through {summary['model']}{of}: "
         f"{', '.join(summary['capture'])}; {summary['bytes_per_clip'] / 1000:.1f} kB a clip "
         f"in {summary['out']}"
     )

@@ -51,7 +51,10 @@ def info(path: Path_, json: options.Json = False) -> None:
         ["model", f"{model.name} ({model.family})"],
         ["model sha256", model.sha256],
         ["data set", record["dataset"]["name"]],
-        ["clips", f"{len(store):,} ok, {len(store.skipped):,} skipped"],
+        [
+            "windows" if store.has_windows else "clips",
+            f"{len(store):,} ok, {len(store.skipped):,} skipped",
+        ],
         ["partial", f"{partial.n_clips:,} of {partial.of:,}" if partial else "no"],
         ["captured", ", ".join(store.kinds)],
         ["heads", len(store.all_heads)],

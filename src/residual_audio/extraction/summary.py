@@ -10,6 +10,7 @@ from typing import TypedDict
 
 from residual_audio.audio.oddities import apart_from_padding
 from residual_audio.extraction.extraction import Extraction
+from residual_audio.store.by_clip import n_recordings
 from residual_audio.types import HeardBefore
 
 
@@ -21,6 +22,9 @@ class ExtractionSummary(TypedDict):
     dataset: str
     capture: list[str]
     n_ok: int
+    """Rows: clips, or windows of them."""
+    n_recordings: int
+    """Clips that the rows are of."""
     n_skipped: int
     skipped: dict[str, int]
     """Reason, without its numbers → clips."""
@@ -49,6 +53,7 @@ def summarise(found: Extraction, out: Path) -> ExtractionSummary:
         "dataset": store.dataset_info.name,
         "capture": list(store.kinds),
         "n_ok": found.n_ok,
+        "n_recordings": n_recordings(store),
         "n_skipped": len(found.skipped),
         "skipped": group_reasons(found.reasons),
         "skipped_clips": dict(found.skipped),

@@ -36,6 +36,11 @@ def recordings_of(clips: ClipTable) -> list[str]:
     return [str(p or i) for p, i in zip(clips["part_of"], clips["id"], strict=True)]
 
 
+def n_recordings(store: Store) -> int:
+    """Clips that rows are of: fewer than rows, where rows are windows."""
+    return len(by_clip(store))
+
+
 class ClipMeans(Store):
     """Reads like a store that has one row a recording."""
 

@@ -21,6 +21,7 @@ from residual_audio.data.tiled import Tiling, tiled
 from residual_audio.errors import InputError
 from residual_audio.extraction.extraction import extract
 from residual_audio.extraction.same_data import check_same_data, heard_again
+from residual_audio.extraction.summary import summarise
 from residual_audio.judge.of_store import clips_of
 from residual_audio.passes.embed import embed_items
 from residual_audio.passes.loop import Hearing
@@ -135,6 +136,8 @@ def test_a_stopped_run_goes_on_and_another_hop_is_refused(run: Run) -> None:
     how = {"capture": "heads,direct,moments", "long": "tile", "shard_size": 4, "batch_size": 4}
     again = extract(small_model(), run.dataset, run.folder, hop_s=0.5, device="cpu", **how)
     assert again.n_shards_made == 1
+    told = summarise(again, run.folder)
+    assert (told["n_ok"], told["n_recordings"]) == (len(run.store), len(SECONDS))
     after = {path.name: path.read_bytes() for path in (run.folder / "store").glob("shard-*")}
     assert before == after
     with pytest.raises(ra.ResidualAudioError, match="hop_s"):
