@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from residual_audio.benchmarks.faults.campaigns import CAMPAIGNS
+from residual_audio.benchmarks.memory import FLAT, growth
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "promises.md"
@@ -50,3 +51,13 @@ def test_a_campaign_that_is_cited_was_run_whole_and_held(path: Path) -> None:
 
 def test_every_campaign_on_the_page_has_its_outcome() -> None:
     assert len(RUN) == len(OUTCOMES) > 20
+
+
+def test_memory_is_flat_as_measured() -> None:
+    found = json.loads((ROOT / "docs" / "results" / "memory.json").read_text(encoding="utf-8"))
+    few, many = found["runs"]
+    assert many["clips"] >= 5000
+    assert many["clips"] >= 10 * few["clips"]
+    assert growth(found["runs"]) < FLAT
+    for run in (few, many):
+        assert f"{run['peak_mb']:.0f} MB for {run['clips']:,}" in PAGE.read_text(encoding="utf-8")
