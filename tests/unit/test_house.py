@@ -72,6 +72,24 @@ def test_functions_take_at_most_eight_things():
     assert not wide
 
 
+def test_what_has_a_shape_has_a_type():
+    """Any stands where a library hands us one or a stranger's file is read, and nowhere else."""
+    loose, loose_results = [], []
+    for path, tree in MODULES.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+                if one.annotation is not None and re.search(
+                    r"\bAny\b", ast.unparse(one.annotation)
+                ):
+                    loose.append(f"{path}:{node.lineno} {node.name}({one.arg})")
+            if node.returns is not None and "dict[str, Any]" in ast.unparse(node.returns):
+                loose_results.append(f"{path}:{node.lineno} {node.name}")
+    assert len(loose) <= 90, loose
+    assert len(loose_results) <= 42, loose_results
+
+
 def test_files_hold_one_idea():
     assert not [
         str(path) for path in MODULES if len((PACKAGE / path).read_text().splitlines()) > 400

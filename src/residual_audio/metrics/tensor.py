@@ -14,29 +14,11 @@ PARTS = ("clip", "time", "frequency", "rest")
 MODES = ("clip", "time", "frequency", "channel")
 
 
-def token_split(h: Array) -> Array:
-    """Variance of one head's tokens inside each clip: [clip, time, frequency, d] → [clip, 3].
-
-    With m the clip's mean, m_t and m_f its means at each time and frequency,
-
-        mean ‖h − m‖² = mean_t ‖m_t − m‖² + mean_f ‖m_f − m‖² + mean ‖h − m_t − m_f + m‖²,
-
-    the parts for time, frequency and rest (their interaction), exactly.
-    """
-    h = np.asarray(h, dtype=np.float64)
-    if h.ndim != 4:
-        raise InputError(f"expected [clip, time, frequency, d], got shape {h.shape}")
-    mean = h.mean(axis=(1, 2), keepdims=True)
-    time = h.mean(axis=2, keepdims=True) - mean
-    frequency = h.mean(axis=1, keepdims=True) - mean
-    rest = h - mean - time - frequency
-    return np.stack([(part**2).sum(-1).mean(axis=(1, 2)) for part in (time, frequency, rest)], 1)
-
-
 def variance_shares(pooled: Array, split: Array) -> Array:
     """Shares of clip mean, time, frequency and rest in the variance over all tokens: [head, 4].
 
-    pooled [head, clip, d]: clip means. split [head, clip, 3]: `token_split` of each head.
+    pooled [head, clip, d]: clip means. split [head, clip, 3]: variance inside each clip along
+    time, along frequency, and the rest, as capture keeps it.
     """
     pooled = np.asarray(pooled, dtype=np.float64)
     split = np.asarray(split, dtype=np.float64)
