@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -58,13 +57,13 @@ def prove_file(path: Path, error: type[ResidualAudioError] = InputError) -> Path
     return path
 
 
-def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
+def sealed(document: Mapping[str, object]) -> dict[str, object]:
     """A JSON document with its digest."""
     return {**document, SEAL: _seal_of(document)}
 
 
 def prove_document(
-    document: Mapping[str, Any], where: Path, error: type[ResidualAudioError] = InputError
+    document: Mapping[str, object], where: Path, error: type[ResidualAudioError] = InputError
 ) -> None:
     """An error where a document with a seal is not what was written."""
     if SEAL in document and document[SEAL] != _seal_of(document):
@@ -96,7 +95,7 @@ def read_sealed_arrays(
     return arrays
 
 
-def _seal_of(document: Mapping[str, Any]) -> str:
+def _seal_of(document: Mapping[str, object]) -> str:
     held = {key: value for key, value in document.items() if key != SEAL}
     text = json.dumps(json_ready(held), sort_keys=True, ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from residual_audio.data.registry import load_dataset
 from residual_audio.data.remembered import RunSource, remember_source
@@ -26,7 +25,7 @@ _ONE_AT_A_TIME = Lock()
 
 def with_synthetic(
     runs: Sequence[str],
-    about: Mapping[str, Any],
+    about: Mapping[str, object],
     model: AudioTextModel | None = None,
     progress: Progress = SILENT,
 ) -> tuple[str, ...]:
@@ -41,7 +40,7 @@ def with_synthetic(
 
 
 def _synthetic_run(
-    about: Mapping[str, Any], model: AudioTextModel | None, progress: Progress
+    about: Mapping[str, object], model: AudioTextModel | None, progress: Progress
 ) -> Path:
     folder = cache_dir() / "references" / f"{str(about['sha256'])[:16]}-{SYNTHETIC}-{N_CLIPS}"
     with _ONE_AT_A_TIME:  # methods side by side want the same run
@@ -66,7 +65,7 @@ def _synthetic_run(
     return folder
 
 
-def _loaded(about: Mapping[str, Any]) -> AudioTextModel:
+def _loaded(about: Mapping[str, object]) -> AudioTextModel:
     try:
         return load_model(str(about["name"]), "cpu")
     except ResidualAudioError as error:

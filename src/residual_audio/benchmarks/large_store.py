@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
@@ -89,7 +89,7 @@ def write_large_store(folder: Path, n_clips: int, seed: int = 0) -> float:
     return time.monotonic() - start
 
 
-def _asked(n_clips: int, template: str) -> dict[str, Any]:
+def _asked(n_clips: int, template: str) -> dict[str, object]:
     return {
         "model": {"family": "bench"},
         "dataset": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -363,7 +363,7 @@ def _print_measured(found: Mapping[str, object]) -> None:
     print_json({**found, "machine": machine()})
 
 
-def _show(found: Mapping[str, Any], json: bool) -> None:
+def _show(found: Mapping[str, object], json: bool) -> None:
     if json:
         _print_measured(found)
         return

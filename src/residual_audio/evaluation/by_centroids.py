@@ -7,7 +7,6 @@ zero-shot.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -109,5 +108,5 @@ def _how(n_resamples: int) -> str:
     return f"95%, {n_resamples} bootstrap resamples of groups"
 
 
-def _said(n_folds: int, seed: int) -> dict[str, Any]:
+def _said(n_folds: int, seed: int) -> dict[str, object]:
     return {"centroids": {"folds": n_folds, "seed": seed, "of": "clips in other grouped folds"}}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 from residual_audio.audio import specs
 from residual_audio.errors import ModelError
@@ -65,7 +64,7 @@ def _text(state: StateDict, path: Path) -> TransformersText:
     return text
 
 
-def t5_config(tensors: StateDict, where: str) -> dict[str, Any]:
+def t5_config(tensors: StateDict, where: str) -> dict[str, object]:
     """T5's sizes, all of which its encoder's tensors show."""
     first = "encoder.block.0.layer."
     buckets, n_heads = get(

@@ -33,7 +33,7 @@ class Hearer(Protocol):
     @property
     def window_s(self) -> float: ...
 
-    def windows(self, samples: npt.NDArray[Any], long: LongPolicy = "first") -> Windows: ...
+    def windows(self, samples: npt.NDArray[np.floating], long: LongPolicy = "first") -> Windows: ...
 
     def reads_s(self, long: LongPolicy) -> float | None: ...
 
@@ -111,7 +111,7 @@ def _tiles(
     return windows()
 
 
-def _checked(wave: npt.NDArray[Any]) -> Windows:
+def _checked(wave: npt.NDArray[np.floating]) -> Windows:
     """A waveform as float32; whole numbers of so many bits become ±1, as in a file."""
     if wave.ndim != 1 or not len(wave):
         raise InputError(

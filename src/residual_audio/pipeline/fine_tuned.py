@@ -72,7 +72,7 @@ class LoopFineTuning(InEncoder):
             checkpoint_every=CHECKPOINT_EVERY,
         )
 
-    def _identity(self, problem: Problem, split: Split) -> dict[str, Any]:
+    def _identity(self, problem: Problem, split: Split) -> dict[str, object]:
         clips = "\n".join(problem.clips[i].id for i in split.fit)
         return {
             "model": problem.about["model"]["sha256"],
@@ -114,7 +114,7 @@ class _Task:
     def lr_scale(self, name: str) -> float:
         return 1.0
 
-    def look(self, step: int) -> dict[str, Any]:
+    def look(self, step: int) -> dict[str, object]:
         return {}
 
     def save_weights(self, folder: Path) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from residual_audio.errors import StoreError
 from residual_audio.files import write_bytes
@@ -79,7 +78,7 @@ def fingerprint(asked: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def changes(before: Any, now: Any, name: str = "") -> list[str]:
+def changes(before: object, now: object, name: str = "") -> list[str]:
     """What differs, as `dataset.fingerprint: 1f2e… → 9a0b…`."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         found = []

@@ -84,7 +84,7 @@ def _try(kind: FileKind, out: Path, path: Path, change: Any, whole: Any) -> str 
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-def _judge(kind: FileKind, out: Path, path: Path, whole: Any) -> str | None:
+def _judge(kind: FileKind, out: Path, path: Path, whole: object) -> str | None:
     where = f"{path.relative_to(out)} of {kind.name}"
     try:
         found = kind.read(out)

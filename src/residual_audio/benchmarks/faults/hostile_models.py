@@ -37,7 +37,7 @@ SECRET = "SECRET-OF-ANOTHER-FOLDER"
 class Runs:
     """Unpickled, it would call something."""
 
-    def __init__(self, call: Any, *arguments: Any) -> None:
+    def __init__(self, call: object, *arguments: Any) -> None:
         self.call, self.arguments = call, arguments
 
     def __reduce__(self) -> Any:
@@ -128,7 +128,7 @@ def _pickles(room: Path) -> Iterator[tuple[str, Change]]:
             yield f"pickle {i} {how}", partial(_write_pickle, {"state_dict": call}, how)
 
 
-def _write_pickle(value: Any, how: str, folder: Path) -> None:
+def _write_pickle(value: object, how: str, folder: Path) -> None:
     path = folder / "model.pt"
     if how == "plain":
         path.write_bytes(pickle.dumps(value))
@@ -136,13 +136,13 @@ def _write_pickle(value: Any, how: str, folder: Path) -> None:
         torch.save(value, path)
 
 
-def _header(entries: Any, data: bytes = b"", size: int | None = None) -> bytes:
+def _header(entries: object, data: bytes = b"", size: int | None = None) -> bytes:
     text = entries if isinstance(entries, bytes) else json.dumps(entries).encode()
     return struct.pack("<Q", len(text) if size is None else size) + text + data
 
 
 def _headers(room: Path) -> Iterator[tuple[str, Change]]:
-    def tensor(shape: list[int], begin: int, end: int) -> dict[str, Any]:
+    def tensor(shape: list[int], begin: int, end: int) -> dict[str, object]:
         return {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
 
     lies = {
@@ -211,7 +211,7 @@ def _configs(room: Path) -> Iterator[tuple[str, Change]]:
     yield "remote code", partial(_remote, remote, room / "ran")
 
 
-def _set(part: str, key: str, value: Any, folder: Path) -> None:
+def _set(part: str, key: str, value: object, folder: Path) -> None:
     path = folder / "config.json"
     config = json.loads(path.read_text())
     inner = config if not part else config[part] if part == "front_end" else config[part]["config"]

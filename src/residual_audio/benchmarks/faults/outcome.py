@@ -113,7 +113,7 @@ class Campaign:
             write_json(self.file, {**self.record(), "command": command})
 
 
-def _without_private(items: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_private(items: list[tuple[str, object]]) -> dict[str, object]:
     return {key: value for key, value in items if key != "asked" and not key.startswith("_")}
 
 

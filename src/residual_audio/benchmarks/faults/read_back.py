@@ -162,7 +162,7 @@ def _read_contents(out: Path) -> Any:
     return content_digests(sorted((out / "sounds").iterdir()))
 
 
-def _bytes(values: Any) -> tuple[str, tuple[int, ...], bytes]:
+def _bytes(values: object) -> tuple[str, tuple[int, ...], bytes]:
     array = np.asarray(values)
     return array.dtype.str, array.shape, array.tobytes()
 

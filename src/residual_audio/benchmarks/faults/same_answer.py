@@ -66,7 +66,7 @@ def same_answer(asked: CampaignSettings = STANDARD) -> list[Campaign]:
     return [exact.end(), close.end()]
 
 
-def _compare(name: str, case: Callable[[], Any], want: Vectors, most: float) -> str | None:
+def _compare(name: str, case: Callable[[], object], want: Vectors, most: float) -> str | None:
     answers = case()
     for found in answers if isinstance(answers, list) else [answers]:
         apart = float(np.abs(np.asarray(found, np.float64) - want).max())
