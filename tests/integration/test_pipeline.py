@@ -83,7 +83,7 @@ def test_run_ends_in_a_page_and_is_up_to_date_afterwards(
 
     second = runner.invoke(build(), call(model_folder, tmp_path))
     assert second.exit_code == 0, second.output
-    assert second.output.count("up to date") == 8
+    assert second.output.count("up to date") == 9
     assert (tmp_path / "tables" / "heads.csv").stat().st_mtime_ns == before
 
     (tmp_path / "report.html").unlink()

@@ -94,10 +94,11 @@ def first_order_ablation(
         with torch.enable_grad():
             joint = model.joint(model.encoder.encode(features, edit=masks.edit(removed)))
             found = judge.measure(joint, clips, joint.detach())
+            # clips of a batch do not see each other: one sum gives each clip's own gradient
+            sums = {measure: found[measure].sum() for measure in measures}
         after = {}
         for i, measure in enumerate(measures):
-            # clips of a batch do not see each other: one sum gives each clip's own gradient
-            slopes = masks.gradients(found[measure].sum(), keep=i + 1 < len(measures))
+            slopes = masks.gradients(sums[measure], keep=i + 1 < len(measures))
             rows = [torch.stack([slopes[key][:, c] for key, c in own]).sum(0) for own in places]
             after[measure] = found[measure] - torch.stack(rows)  # unit clip
         measured.put_before(clips, found)

@@ -131,8 +131,9 @@ def evaluate_store(at: Workshop) -> Done:
 
 
 def has_captions(at: Workshop) -> bool:
-    """Whether there is anything to retrieve by."""
-    return sum(any(c.strip() for c in clip.captions) for clip in at.dataset.clips) > 1
+    """Whether there is anything to retrieve by: captions, and a model that reads them."""
+    captioned = sum(any(c.strip() for c in clip.captions) for clip in at.dataset.clips)
+    return captioned > 1 and at.store.has_text
 
 
 def retrieve_store(at: Workshop) -> Done:
