@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from html import escape
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from residual_audio.drawing import Pictured
-from residual_audio.errors import InputError, MissingExtraError
+from residual_audio.drawing import Pictured, cell, data_frame, html_table
+from residual_audio.errors import InputError
 from residual_audio.files import harmless
 
 if TYPE_CHECKING:
@@ -38,6 +37,8 @@ class Table(Pictured):
     caption: str = ""
     notes: tuple[str, ...] = field(default=())
     """What to know before believing a number: sample sizes, things left out and why."""
+    ranked: str = ""
+    """The column that the rows were chosen by, shown whatever else is."""
 
     def __post_init__(self) -> None:
         columns = {key: _as_column(values) for key, values in self.columns.items()}
@@ -71,7 +72,7 @@ class Table(Pictured):
         """The rows selected by a mask, by indices or by a slice."""
         chosen = keep if isinstance(keep, slice) else np.asarray(keep)
         columns = {key: values[chosen] for key, values in self.columns.items()}
-        return Table(self.name, columns, self.caption, self.notes)
+        return replace(self, columns=columns)
 
     def top(self, column: str, n: int = 10, lowest: bool = False) -> Table:
         """The n rows with the highest (or lowest) values of a column; rows without one are last.
@@ -83,15 +84,14 @@ class Table(Pictured):
         if values.dtype.kind not in "fiub":
             raise InputError(f"column '{column}' of table '{self.name}' holds text: no order")
         keys = values.astype(np.float64) * (1 if lowest else -1)
-        return self.where(np.argsort(keys, kind="stable")[: max(n, 0)])  # NaN sorts last
+        best = self.where(np.argsort(keys, kind="stable")[: max(n, 0)])  # NaN sorts last
+        none = len(self) > 0 and bool(np.isnan(keys).all())
+        notes = (*self.notes, f"no row has a value of {column}: there is no order") if none else ()
+        return replace(best, ranked=column, notes=notes or self.notes)
 
     def to_pandas(self) -> pandas.DataFrame:
         """A data frame; caption and notes are in its `attrs`."""
-        try:
-            import pandas
-        except ImportError:
-            raise MissingExtraError("pandas", "export", "a data frame") from None
-        frame = pandas.DataFrame(dict(self.columns))
+        frame = data_frame(self.columns)
         frame.attrs |= {"name": self.name, "caption": self.caption, "notes": list(self.notes)}
         return frame
 
@@ -108,15 +108,7 @@ class Table(Pictured):
     def _repr_html_(self) -> str:
         """For notebooks."""
         header, rows = self._shown()
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-        )
-        notes = "".join(f"<p><small>{escape(note)}</small></p>" for note in self.notes)
-        return (
-            f"<table><caption>{escape(self._title())}</caption><thead><tr>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table>{notes}"
-        )
+        return html_table(self._title(), header, rows, self.notes)
 
     def _title(self) -> str:
         size = f"{len(self)} rows × {len(self.columns)} columns"
@@ -124,19 +116,20 @@ class Table(Pictured):
 
     def _shown(self) -> tuple[list[str], list[list[str]]]:
         """Header and cells of the corner that is shown, with … where there is more."""
-        names = list(self.columns)[:SHOWN_COLUMNS]
+        names = self._first_columns()
         more = ["…"] if len(self.columns) > SHOWN_COLUMNS else []
         first = self.where(slice(0, SHOWN_ROWS)) if len(self) > SHOWN_ROWS else self
-        rows = [[_cell(row[name]) for name in names] + more for row in first.rows()]
+        rows = [[cell(row[name]) for name in names] + more for row in first.rows()]
         if len(self) > SHOWN_ROWS:
             rows.append(["…"] * (len(names) + len(more)))
         return names + more, rows
 
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return "–" if np.isnan(value) else f"{value:.4g}"
-    return str(value)
+    def _first_columns(self) -> list[str]:
+        """The first, what the rows were chosen by with its interval, and others up to the limit."""
+        ends = (self.ranked, f"{self.ranked}_low", f"{self.ranked}_high")
+        names = list(self.columns)
+        wanted = [name for name in ends if name in self.columns and name != names[0]]
+        return list(dict.fromkeys([*names[:1], *wanted, *names]))[:SHOWN_COLUMNS]
 
 
 def _as_column(values: Sequence[object] | Column) -> Column:

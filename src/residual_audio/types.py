@@ -8,15 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
-from residual_audio.drawing import Pictured
-from residual_audio.errors import InputError, MissingExtraError
+from residual_audio.drawing import Pictured, cell, data_frame, html_table, notes_in
+from residual_audio.errors import InputError
 
 if TYPE_CHECKING:
     import pandas
@@ -271,7 +270,7 @@ def place_of(unit: Unit) -> dict[str, int]:
     }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Spectrum:
     """Centred PCA of one unit, in float64."""
 
@@ -284,8 +283,12 @@ class Spectrum:
     n: int
     """How many vectors it was fitted on."""
 
+    def __repr__(self) -> str:
+        k, d = self.basis.shape
+        return f"Spectrum of {k} components in {d} dimensions, from {self.n} vectors"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Gains:
     """λ for each unit, with the spectra it acts in: y = x + Φᵀ diag(λ − 1) Φ (x − μ)."""
 
@@ -298,6 +301,11 @@ class Gains:
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
     means: Mapping[str, float] = field(default_factory=dict)
     """Unit name → gain λ₀ of its mean, which adds (λ₀ − 1) μ; 1 where a unit is not listed."""
+
+    def __repr__(self) -> str:
+        values = np.concatenate([*map(np.ravel, self.gains.values()), np.ones(0)])
+        far = f", from {values.min():.3g} to {values.max():.3g}" if values.size else ""
+        return f"Gains of {len(self.gains)} units, {self.path} path: {values.size} numbers{far}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -319,7 +327,7 @@ class Score:
     def __repr__(self) -> str:
         interval = "" if self.low != self.low else f" [{self.low:.3g}, {self.high:.3g}]"
         chance = "" if self.chance is None else f", chance {self.chance:.3g}"
-        return f"Score {self.name} {self.value:.4g}{interval}, n {self.n}{chance}"
+        return f"Score {self.name} {cell(float(self.value))}{interval}, n {self.n}{chance}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -351,39 +359,31 @@ class Result(Pictured):
 
     def __repr__(self) -> str:
         scores = [f"  {repr(score).removeprefix('Score ')}" for score in self.scores]
-        return "\n".join([f"Result {self._title()}", *scores])
+        notes = [f"  note: {note}" for note in self.notes]
+        return "\n".join([f"Result {self._title()}", *scores, *notes])
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        cells = ["".join(f"<td>{escape(str(c))}</td>" for c in r.values()) for r in self.rows()]
-        rows = "".join(f"<tr>{row}</tr>" for row in cells)
-        head = "".join(f"<th>{name}</th>" for name in ("score", "value", "low", "high", "n"))
-        return (
-            f"<table><caption>{escape(self._title())}</caption>"
-            f"<thead><tr>{head}<th>chance</th></tr></thead><tbody>{rows}</tbody></table>"
-        )
+        rows = [[cell(value) for value in row.values()] for row in self.rows()]
+        header = ("score", "value", "low", "high", "n", "chance")
+        return html_table(self._title(), header, rows, self.notes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know before believing a number: clips heard before, left out or odd."""
+        return notes_in(self.details)
 
     def rows(self) -> list[dict[str, str | float | int]]:
         """One row a score; NaN where there is no interval or no chance."""
         return [
-            {
-                "score": score.name,
-                "value": score.value,
-                "low": score.low,
-                "high": score.high,
-                "n": score.n,
-                "chance": math.nan if score.chance is None else score.chance,
-            }
-            for score in self.scores
+            {"score": s.name, "value": s.value, "low": s.low, "high": s.high, "n": s.n}
+            | {"chance": math.nan if s.chance is None else s.chance}
+            for s in self.scores
         ]
 
     def to_pandas(self) -> pandas.DataFrame:
         """A data frame, one row a score."""
-        try:
-            import pandas
-        except ImportError:
-            raise MissingExtraError("pandas", "export", "a data frame") from None
-        return pandas.DataFrame(self.rows())
+        return data_frame(self.rows())
 
     def _title(self) -> str:
         part = "" if self.split == "all" else f" ({self.split})"

@@ -64,9 +64,14 @@ class Pair:
         return next((clip.group for clip in self.clips if clip.group), None) or self.id
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
-    """Clips in a fixed order, and how to read them. Metadata is in memory, sound is not."""
+    """Clips in a fixed order, and how to read them. Metadata is in memory, sound is not.
+
+    >>> import residual_audio as ra
+    >>> ra.load_dataset("synthetic", classes="rain,wind", n_clips=20)
+    Dataset synthetic: 20 clips, 2 classes, 5 folds
+    """
 
     name: str
     root: Path | None
@@ -93,6 +98,16 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.clips)
+
+    def __repr__(self) -> str:
+        of = "" if self.part_of is None else f" (of {self.part_of:,})"
+        counts = {
+            "classes": len(self.classes), "pairs": len(self.pairs), "folds": len(self.folds),
+            "without sound": len(self.missing), "files not used": len(self.ignored),
+        }  # fmt: skip
+        said = "".join(f", {n:,} {what}" for what, n in counts.items() if n)
+        where = "" if self.root is None else f" in {self.root}"
+        return f"Dataset {self.name}{where}: {len(self):,} clips{of}{said}"
 
     def status(self, clip: Clip) -> str:
         """`ok`, or `skipped(reason)`."""

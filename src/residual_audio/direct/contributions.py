@@ -97,6 +97,10 @@ class Contributions(Mapping[str, FloatArray]):
         except InputError as error:
             raise KeyError(str(error)) from None
 
+    def __repr__(self) -> str:
+        clips = f"{self.n_clips} clip{'' if self.n_clips == 1 else 's'}"
+        return f"Contributions of {len(self)} parts to the latent of {clips}: .of(unit), .total()"
+
     def total(self) -> FloatArray:
         """The sum of all, in float64, one unit in memory at a time: the latent."""
         total = np.zeros(self.latent.shape)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -63,11 +63,16 @@ class Scale:
         return f"scale({self.factor!r})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Mean:
     """The mean of a unit's output over clips and tokens of a reference."""
 
-    reference: Kept | npt.NDArray[Any] = field(repr=False)
+    reference: Kept | npt.NDArray[Any]
+
+    def __repr__(self) -> str:
+        if isinstance(self.reference, np.ndarray):
+            return f"Mean(of {len(self.reference)} dimensions)"
+        return f"Mean({_said(self.reference)})"
 
     def of(self, unit: str) -> Function:
         mean = torch.from_numpy(self._mean(unit))
@@ -92,11 +97,14 @@ class Mean:
         return value.reshape(-1, value.shape[-1]).mean(0, dtype=np.float64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Patch:
     """A unit's output in other clips: of one clip for every clip, or clip by clip."""
 
-    source: Kept = field(repr=False)
+    source: Kept
+
+    def __repr__(self) -> str:
+        return f"Patch({_said(self.source)})"
 
     def of(self, unit: str) -> Function:
         value = torch.from_numpy(np.ascontiguousarray(_value(self.source, unit)))
@@ -216,6 +224,12 @@ def _value(source: Kept, unit: str) -> FloatArray:
     if unit not in source.units:
         raise InputError(f"{unit} was not kept; kept: {', '.join(source.units) or 'no unit'}")
     return source.value(unit)
+
+
+def _said(kept: Kept) -> str:
+    units, clips = len(kept.units), kept.n_clips
+    many = kept.units[0] if units == 1 else f"{units} units"
+    return f"{many} of {clips} clip{'' if clips == 1 else 's'}"
 
 
 def _digest(array: FloatArray) -> str:

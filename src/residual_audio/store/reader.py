@@ -105,6 +105,13 @@ class Store:
     def __len__(self) -> int:
         return sum(self._n_ok.values())
 
+    def __repr__(self) -> str:
+        kinds, size = ", ".join(self.kinds), self.size.n_bytes / 1e6
+        return (
+            f"Store {self.folder}: {len(self):,} clips of {self.dataset_info.name} through "
+            f"{self.model_info.name}; {kinds}; {size:.1f} MB"
+        )
+
     @property
     def classes(self) -> tuple[str, ...]:
         return tuple(self.text_record["classes"])
