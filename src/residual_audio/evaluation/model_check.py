@@ -39,6 +39,9 @@ SAME = 1e-4
 """Largest difference in a unit vector that rounding explains."""
 FAR = 4.0
 """Standard deviations from the mean that a normalisation expects, over all features."""
+NEAR, NARROW, WIDE = 1.5, 0.5, 2.0
+"""The same, and the deviation itself, for sounds as the weights know them: a logarithm of another
+base, or amplitude for power, lies outside without lying far."""
 START = 1 / 0.07
 """The temperature that contrastive training starts from."""
 
@@ -97,9 +100,11 @@ def check_model(
         findings.append(texts)
     else:
         findings += [_collapse("texts", texts, True), _padding(model)]
-        findings += [_gap(audio, texts), _temperature(model.logit_scale)]
+        findings.append(_gap(audio, texts))
         if sounds:
             findings.append(_zero_shot(model, progress))
+    if model.text is not None:
+        findings.append(_temperature(model.logit_scale))
     return ModelCheck(model.name, tuple(findings))
 
 
@@ -140,9 +145,14 @@ def _front_end(model: AudioTextModel) -> list[Finding]:
         )
     normed = _normalised(model)
     mean, std = float(normed.mean()), float(normed.std())
-    good = abs(mean) < FAR and 1 / FAR**2 < std < FAR
     said = f"mean {mean:.2f}, deviation {std:.2f}"
-    found.append(Finding("features", said, f"|mean| and deviation < {FAR:g}", _ok(good)))
+    verdict = _ok(abs(mean) < FAR and 1 / FAR**2 < std < FAR)
+    wanted = f"|mean| and deviation < {FAR:g}"
+    if isinstance(model.encoder, HTSAT):  # others have no normalisation to ask
+        wanted = f"|mean| < {NEAR:g}, deviation {NARROW:g} to {WIDE:g}"
+        if verdict == "ok" and not (abs(mean) < NEAR and NARROW < std < WIDE):
+            verdict = "look"
+    found.append(Finding("features", said, wanted, verdict))
     return found
 
 

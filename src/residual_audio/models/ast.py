@@ -39,7 +39,7 @@ _IGNORED = "classifier."
 
 def load(ref: str) -> AudioTextModel:
     """`ref` is a folder or a repository id; `ASTModel` and `ASTForAudioClassification` alike."""
-    folder = find_folder(ref)
+    folder = find_folder(ref, "ast")
     config = read_model_json(folder / "config.json")
     if config.get("model_type") != "audio-spectrogram-transformer":
         raise ModelError(

@@ -46,7 +46,15 @@ _SAID = (
     "short",
 )
 """Settings of a front-end that preprocessor_config.json holds."""
-_PATTERNS = ["*.json", "*.safetensors", "*.txt", "pytorch_model*.bin", "README.md"]
+_PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.txt.gz", "*pytorch_model*.bin", "README.md"]
+_NEEDED = {
+    "hf": "config.json, model.safetensors, preprocessor_config.json and tokenizer.json",
+    "pe-audio": "config.json, model.safetensors, preprocessor_config.json and tokenizer.json",
+    "openclip": "open_clip_config.json, open_clip_model.safetensors and tokenizer.json",
+    "ast": "config.json, model.safetensors and preprocessor_config.json",
+    "whisper": "config.json, model.safetensors and preprocessor_config.json",
+}
+"""Files of a folder, by family."""
 
 
 def load(ref: str) -> AudioTextModel:
@@ -100,7 +108,7 @@ def _activation(config: dict[str, Any], ref: str) -> type[MLP] | type[GELUMLP]:
     return MLP if said == "relu" else GELUMLP
 
 
-def find_folder(ref: str) -> Path:
+def find_folder(ref: str, family: str = "hf") -> Path:
     """A local folder as it is; else the Hugging Face cache; else, when online, the hub.
 
     `owner/name@revision` asks for a commit, tag or branch; without one it is what the cache has
@@ -125,23 +133,27 @@ def find_folder(ref: str) -> Path:
     except (LocalEntryNotFoundError, OSError):
         pass
     if not hub_reachable():
-        raise ModelError(_absent(ref, "the hub cannot be reached"))
+        raise ModelError(_absent(family, ref, "the hub cannot be reached"))
     try:
         return Path(snapshot_download(repository, revision=revision, allow_patterns=_PATTERNS))
     except HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else "no answer"
-        raise ModelError(_absent(ref, f"the hub does not hand it out ({status})")) from error
+        raise ModelError(
+            _absent(family, ref, f"the hub does not hand it out ({status})")
+        ) from error
     except (LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
-        raise ModelError(_absent(ref, "the hub cannot be reached")) from error
+        raise ModelError(_absent(family, ref, "the hub cannot be reached")) from error
 
 
-def _absent(ref: str, why: str) -> str:
+def _absent(family: str, ref: str, why: str) -> str:
     """Why there is no such model here, and what to put where."""
-    name = ref.rpartition("/")[2]
+    repository, _, revision = ref.partition("@")
+    name = repository.rpartition("/")[2]
+    asked = f" --revision {revision}" if revision else ""
     return (
         f"'{ref}' is not in the Hugging Face cache, and {why}. On a machine with network run "
-        f"`hf download {ref} --local-dir {name}`, copy that folder here and use hf:{name}; it "
-        f"needs config.json, model.safetensors, preprocessor_config.json and tokenizer.json."
+        f"`hf download {repository}{asked} --local-dir {name}`, copy that folder here and use "
+        f"{family}:{name}; it needs {_NEEDED[family]}."
     )
 
 

@@ -87,7 +87,7 @@ def _find(place: str, option: str, ref: str) -> tuple[Path, Path]:
     if not path.is_file():
         if path.suffix in _SUFFIXES:
             raise ModelError(f"no file '{path}': a checkpoint of open_clip was expected there")
-        folder = find_folder(place)
+        folder = find_folder(place, "openclip")
         named = [folder / name for name in WEIGHTS if (folder / name).is_file()]
         found = named or sorted(p for p in folder.iterdir() if p.suffix in _SUFFIXES)
         if not named and len(found) != 1:

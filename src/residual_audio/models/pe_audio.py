@@ -55,7 +55,7 @@ _STEM = {
 
 def load(ref: str) -> AudioTextModel:
     """`ref` is a folder or a repository id such as `facebook/pe-av-small`."""
-    folder = find_folder(ref)
+    folder = find_folder(ref, "pe-audio")
     config = read_model_json(folder / "config.json")
     audio = _audio_config(config, ref)
     state, sha256 = read_folder_weights(folder, ("audio_model.", ""))

@@ -14,6 +14,7 @@ from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.hf import find_folder, read_folder_weights
 from residual_audio.models.joint import Identity
+from residual_audio.models.releases import openai_file
 from residual_audio.models.vit import ViT, ViTConfig
 from residual_audio.models.weights import below, read_pickle, sha256_of
 from residual_audio.models.whisper_names import OPENAI, TRANSFORMERS, read_encoder
@@ -52,11 +53,12 @@ HOSTS = {
 
 
 def load(ref: str) -> AudioTextModel:
-    """`ref` is a folder, a repository id such as `openai/whisper-tiny`, or OpenAI's own `.pt`."""
-    path = Path(ref).expanduser()
+    """`ref` is a folder, a repository id such as `openai/whisper-tiny`, OpenAI's own `.pt`, or the
+    name (`tiny.en`) of one that OpenAI's package has downloaded."""
+    path = Path(openai_file(ref)).expanduser()
     if path.is_file() or path.suffix in (".pt", ".pth"):
         return _load_file(path, ref)
-    folder = find_folder(ref)
+    folder = find_folder(ref, "whisper")
     config = read_model_json(folder / "config.json")
     host = HOSTS.get(str(config.get("model_type")))
     if host is None:

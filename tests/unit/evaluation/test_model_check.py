@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,12 @@ from residual_audio.cli.app import build
 from residual_audio.errors import ModelError
 from residual_audio.evaluation.model_check import ModelCheck, check_model
 from residual_audio.models import native, releases
+from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.laion import load as load_laion
 from residual_audio.models.msclap import load as load_msclap
 from residual_audio.models.registry import load_model
+from residual_audio.models.text import NoTextError
+from residual_audio.models.whisper import load as load_whisper
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +70,28 @@ def test_front_end_that_does_not_fit_the_weights() -> None:
     assert {"features", "filters"} <= failed(model)
 
 
+def test_a_logarithm_of_another_base_is_seen() -> None:
+    model = damaged()
+    model.encoder.mel_norm.running_mean.mul_(math.log(10) / 10)  # as of natural logarithms
+    model.encoder.mel_norm.running_var.mul_((math.log(10) / 10) ** 2)
+    found = verdicts(check_model(model))
+    assert found["features"] in ("look", "fails")
+    assert found["filters"] == "ok"
+
+
+def test_without_its_tokenizer_a_model_is_still_asked_its_temperature(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def absent(self: AudioTextModel, texts: list[str]) -> None:
+        raise NoTextError("no tokenizer.json")
+
+    monkeypatch.setattr(AudioTextModel, "embed_text", absent)
+    model = one_stage_model("m2d")
+    model.logit_scale = 1e5
+    found = verdicts(check_model(model))
+    assert (found["texts"], found["temperature"]) == ("look", "fails")
+
+
 def test_temperature_and_zeros() -> None:
     model = damaged()
     model.logit_scale = 1 / 0.07
@@ -107,8 +133,14 @@ def test_named_releases(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     ):
         with pytest.raises(ModelError, match=f"hf download {repository}"):
             load(name)
-    with pytest.raises(ModelError, match="no file 'unknown'"):
+    with pytest.raises(ModelError, match=r"neither a file nor a release .*630k-best"):
         load_laion("unknown")
+    with pytest.raises(ModelError, match=r"no file 'unknown\.pt'"):
+        load_laion("unknown.pt")
+    with pytest.raises(ModelError, match="hf download lukewys/laion_clap 630k-best"):
+        load_laion("630k-best.pt")
+    with pytest.raises(ModelError, match=r"Cnn14.*msclap:2023"):
+        load_msclap("2022")
     asked = []
 
     def download(repository: str, file: str, local_files_only: bool) -> str:
@@ -118,3 +150,18 @@ def test_named_releases(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
     assert releases.named_file("laion", "630k-best") == str(tmp_path / "found.pt")
     assert asked == [("lukewys/laion_clap", "630k-best.pt", True)]
+
+
+def test_whisper_by_the_name_that_openai_uses(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(
+        ModelError, match=r"tiny\.en\.pt of OpenAI.*whisper:openai/whisper-tiny\.en"
+    ):
+        load_whisper("tiny.en")
+    (tmp_path / "whisper").mkdir()
+    file = tmp_path / "whisper" / "tiny.en.pt"
+    file.write_bytes(b"cut")
+    assert releases.openai_file("tiny.en") == str(file)
+    assert releases.openai_file("elsewhere/tiny.en") == "elsewhere/tiny.en"

@@ -241,6 +241,10 @@ def test_offline_and_not_cached_says_what_to_do(
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
     with pytest.raises(ModelError, match="hf download owner/name"):
         hf.find_folder("owner/name")
+    with pytest.raises(
+        ModelError, match=r"owner/name --revision v2 --local-dir name.*whisper:name"
+    ):
+        hf.find_folder("owner/name@v2", "whisper")
 
 
 def test_missing_tokenizer_says_what_to_do(model: AudioTextModel) -> None:
