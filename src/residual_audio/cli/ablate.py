@@ -100,16 +100,45 @@ def run(
 
 
 def _show(tables: list[Table]) -> None:
-    for table in tables:
+    """What matters most, what could be shown at all, then the tables."""
+    effects = [t for t in tables if "d_margin" in t.columns and "unit" in t.columns and "n" in t]
+    for table in effects:
+        say(f"{table.caption}: {_most_missed(table)}")
+    for table in effects:
         for note in table.notes:
             if note.startswith("the smallest change"):
                 say(f"{table.caption}: {note}")
+    for table in tables:
         if table.name.startswith("ablation_attention") and "d_margin_low" in table.columns:
             shown = ["unit", "d_correct", "d_correct_low", "d_correct_high", "d_margin", "q_margin"]
             show_table(table, [c for c in shown if c in table.columns])
         elif table.name == "ablation_correlations":
-            margin = table.where([str(t).endswith("margin") for t in table["importance"]])
-            show_table(margin, ["importance", "metric", "spearman", "p_permutation", "q"])
+            _show_known(table, "margin", ["metric", "spearman", "p_permutation", "q"])
         elif table.name == "ablation_block_correlations":
-            accuracy = table.where([str(t).endswith("correct") for t in table["importance"]])
-            show_table(accuracy, ["importance", "metric", "pearson", "p", "q", "n"])
+            _show_known(table, "correct", ["metric", "pearson", "p", "q", "n"])
+
+
+def _most_missed(table: Table, n: int = 3) -> str:
+    """The units without which most of the margin is lost, as a sentence."""
+    told = []
+    for row in table.top("d_margin", n, lowest=True).rows():
+        if row["d_margin"] < 0:
+            low, high = row.get("d_margin_low"), row.get("d_margin_high")
+            known = low is not None and low == low
+            told.append(
+                f"{row['unit']} {row['d_margin']:+.4f}"
+                + (f" [{low:+.4f}, {high:+.4f}]" if known else "")
+                + (f", q {row['q_margin']:.2g}" if "q_margin" in row else "")
+            )
+    return "most margin is lost without " + "; ".join(told) if told else "nothing is missed"
+
+
+def _show_known(table: Table, measure: str, columns: list[str]) -> None:
+    """Correlations with one measure; where none could be computed, a sentence says so."""
+    asked = table.where([str(t).endswith(measure) for t in table["importance"]])
+    values = asked[columns[1]]
+    known = asked.where(values == values)
+    if len(known):
+        show_table(known, ["importance", *columns])
+    elif len(asked):
+        say(f"{table.caption} That cannot be told: removing any of them changes nothing here.")

@@ -18,6 +18,7 @@ from residual_audio.pipeline.run import MOST_NAMED, _warnings
 from residual_audio.report.page import write_page
 from residual_audio.reweight.gain_files import save_gains
 from residual_audio.store import Store
+from residual_audio.table import Table
 from residual_audio.types import Gains, Spectrum
 
 SAID = {
@@ -92,3 +93,36 @@ def test_the_page_names_clips_that_were_skipped_odd_or_heard_before(tmp_path: Pa
     assert f"clip {MOST_NAMED:02}" not in page
     assert "odd: 2 more clips, named in run.json" in page
     assert "ablate: no text side" in page
+
+
+def test_ablate_tells_what_is_missed_most_before_any_table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    effects = {
+        "unit": ["s0.b0.h0", "s0.b0.h1"],
+        "d_margin": [0.01, -0.2],
+        "d_margin_low": [-0.1, -0.3],
+        "d_margin_high": [0.1, -0.1],
+        "q_margin": [0.9, 0.01],
+        "n": [10, 10],
+    }
+    unknown = {
+        "importance": ["exact correct"],
+        "metric": ["pr"],
+        "pearson": [math.nan],
+        "p": [math.nan],
+        "q": [math.nan],
+        "n": [12],
+    }
+    tables = [
+        Table("ablation_head_exact", effects, "Removing each head, exact"),
+        Table("ablation_block_correlations", unknown, "Which metric?"),
+    ]
+    monkeypatch.setattr("residual_audio.cli.ablate.given_run", lambda *_: None)
+    monkeypatch.setattr("residual_audio.surface.inside.ablation_study", lambda *_, **__: tables)
+    done = CliRunner().invoke(build(), ["ablate", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    first = "most margin is lost without s0.b0.h1 -0.2000 [-0.3000, -0.1000], q 0.01"
+    assert done.stdout.splitlines()[0].endswith(first)
+    assert "That cannot be told" in done.stdout
+    assert "–" not in done.stdout
