@@ -3,15 +3,51 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from residual_audio.audio.frontend import LogMel
 from residual_audio.benchmarks.small_model import CONFIG, SPEC
-from residual_audio.models.htsat import HTSAT
+from residual_audio.models.encoder import Encoded
+from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import MLP, JointHead
 from residual_audio.surface.model import Model
+
+WIDTH_8 = HTSATConfig(
+    embed_dim=8, depths=(2, 2, 2, 2), n_heads=(1, 2, 4, 8), window=2, spec_size=64, n_mels=32
+)
+"""Two blocks a stage and every head 8 wide: gains of all heads have one shape."""
+
+
+@dataclass
+class Bare:
+    """An encoder and a joint head, with nothing before them and no text side."""
+
+    encoder: nn.Module
+    head: nn.Module
+    name: str = "tiny"
+
+    def joint(self, encoded: Encoded) -> Tensor:
+        return self.head(encoded)
+
+
+def bare_model(seed: int = 0) -> Bare:
+    """Weights larger than at initialisation, so that heads matter; nothing to be trained."""
+    torch.manual_seed(seed)
+    encoder = HTSAT(WIDTH_8).eval().requires_grad_(False)
+    for parameter in encoder.parameters():
+        if parameter.ndim > 1:
+            parameter.mul_(3.0)
+        else:
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return Bare(encoder, MLP(WIDTH_8.latent, 16, 12).requires_grad_(False))
+
+
+def bare_features(n: int) -> Tensor:
+    """[clip, frame, mel] as `bare_model` takes them."""
+    return torch.randn(n, 100, WIDTH_8.n_mels, generator=torch.Generator().manual_seed(1))
 
 
 class HashedText(nn.Module):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
+from tiny_model import Bare, bare_features, bare_model
 from torch import Tensor, nn
 
 from residual_audio.ablation.effects import by_class, summary
@@ -16,39 +16,19 @@ from residual_audio.ablation.first_order import first_order_ablation
 from residual_audio.ablation.removal import Means, Replacement, reference_means, remove
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
-from residual_audio.models.encoder import Encoded
-from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.types import parse_unit, units_of
 
 N_CLIPS, N_CLASSES = 5, 4
 
 
-@dataclass
-class TinyModel:
-    encoder: HTSAT
-    head: nn.Module
-
-    def joint(self, encoded: Encoded) -> Tensor:
-        return self.head(encoded.latent)
-
-
 @pytest.fixture(scope="module")
-def model() -> TinyModel:
-    torch.manual_seed(0)
-    config = HTSATConfig(
-        embed_dim=8, depths=(2, 2, 2, 2), n_heads=(1, 2, 2, 4), window=2, spec_size=64, n_mels=32
-    )
-    encoder = HTSAT(config).eval().requires_grad_(False)
-    for parameter in encoder.parameters():  # larger than at initialisation, so that heads matter
-        if parameter.ndim > 1:
-            parameter.mul_(3.0)
-    head = nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 12)).requires_grad_(False)
-    return TinyModel(encoder, head)
+def model() -> Bare:
+    return bare_model()
 
 
 @pytest.fixture(scope="module")
 def features() -> Tensor:
-    return torch.randn(N_CLIPS, 100, 32, generator=torch.Generator().manual_seed(1))
+    return bare_features(N_CLIPS)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +45,7 @@ def batches(features: Tensor, size: int = 3) -> list[tuple[Tensor, Tensor]]:
 
 @torch.no_grad()
 def naive(
-    model: TinyModel, features: Tensor, judge: Judge, edit: dict, measure: str = "margin"
+    model: Bare, features: Tensor, judge: Judge, edit: dict, measure: str = "margin"
 ) -> np.ndarray:
     base = model.joint(model.encoder.encode(features))
     joint = model.joint(model.encoder.encode(features, edit=edit))
@@ -152,7 +132,7 @@ def test_means_are_of_the_space_they_replace(model, features):
 @pytest.mark.parametrize("mode", ["zero", "mean"])
 @pytest.mark.parametrize("level", ["head", "attention", "mlp", "stage"])
 def test_first_order_is_the_derivative_by_finite_differences(model, features, judge, level, mode):
-    double = TinyModel(_double(model.encoder), _double(model.head))
+    double = Bare(_double(model.encoder), _double(model.head))
     x = features.double()
     sites = double.encoder.sites
     means = reference_means(double, batches(x))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tiny_model import CONFIG
 
 from residual_audio.capture.capture_settings import CaptureSettings, SamplePlan
 from residual_audio.capture.direct_pools import compose
@@ -14,15 +15,7 @@ from residual_audio.capture.recorder import Recorder
 from residual_audio.errors import ModelError
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 
-SMALL = HTSATConfig(
-    embed_dim=8,
-    depths=(2, 1, 2, 1),
-    n_heads=(2, 4, 4, 8),
-    window=4,
-    spec_size=64,
-    patch=2,
-    n_mels=16,
-)
+SMALL = replace(CONFIG, spec_size=64)
 
 
 def random_encoder(config: HTSATConfig, dtype: torch.dtype) -> HTSAT:

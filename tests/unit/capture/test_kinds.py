@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from tiny_model import CONFIG as TINY
 
 from residual_audio.capture.capture_settings import KINDS, CaptureSettings, SamplePlan
 from residual_audio.capture.recorder import Recorder, fit_maps, probe_maps
@@ -12,17 +15,9 @@ from residual_audio.capture.tokens import grid_order, variance_split
 from residual_audio.errors import InputError
 from residual_audio.metrics.moments import Moments, merge_all
 from residual_audio.metrics.spectra import isometry
-from residual_audio.models.htsat import HTSAT, HTSATConfig
+from residual_audio.models.htsat import HTSAT
 
-CONFIG = HTSATConfig(
-    embed_dim=8,
-    depths=(2, 1, 2, 1),
-    n_heads=(2, 4, 4, 8),
-    window=4,
-    spec_size=64,
-    patch=2,
-    n_mels=16,
-)
+CONFIG = replace(TINY, spec_size=64)
 
 
 class Keep:

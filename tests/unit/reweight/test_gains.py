@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
+from tiny_model import Bare, bare_features, bare_model
 from torch import Tensor
 
 from residual_audio.errors import InputError, ModelError
 from residual_audio.metrics.spectra import fit_spectrum
-from residual_audio.models.encoder import Encoded
-from residual_audio.models.htsat import HTSAT, HTSATConfig
-from residual_audio.models.joint import MLP, JointHead, ResidualMLP
+from residual_audio.models.joint import ResidualMLP
 from residual_audio.reweight.fold import fold
 from residual_audio.reweight.gain_files import load_gains, save_gains, spectra_path
 from residual_audio.reweight.gains import (
@@ -36,14 +35,7 @@ LATENT = 64
 
 
 @dataclass
-class TinyModel:
-    encoder: HTSAT
-    head: JointHead
-    name: str = "tiny"
-
-    def joint(self, encoded: Encoded) -> Tensor:
-        return self.head(encoded)
-
+class TinyModel(Bare):
     def embed(self, features: Tensor, gains: NetworkGains | None = None) -> Tensor:
         if gains is None:
             with torch.no_grad():
@@ -53,22 +45,13 @@ class TinyModel:
 
 @pytest.fixture
 def model() -> TinyModel:
-    torch.manual_seed(0)
-    config = HTSATConfig(
-        embed_dim=8, depths=(2, 2, 2, 2), n_heads=(1, 2, 4, 8), window=2, spec_size=64, n_mels=32
-    )
-    encoder = HTSAT(config).eval().requires_grad_(False)
-    for parameter in encoder.parameters():
-        if parameter.ndim > 1:
-            parameter.mul_(3.0)
-        else:
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return TinyModel(encoder, MLP(LATENT, 16, 12).requires_grad_(False))
+    bare = bare_model()
+    return TinyModel(bare.encoder, bare.head)
 
 
 @pytest.fixture(scope="module")
 def features() -> Tensor:
-    return torch.randn(3, 100, 32, generator=torch.Generator().manual_seed(1))
+    return bare_features(3)
 
 
 def make_gains(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
+from tiny_model import Bare, bare_features, bare_model
 from torch import Tensor
 
 from residual_audio.ablation.removal import Replacement, reference_means, remove
@@ -18,8 +18,6 @@ from residual_audio.direct.contributions import Captured, Contributions
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
 from residual_audio.metrics.spectra import fit_spectrum
-from residual_audio.models.encoder import Encoded
-from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import MLP
 from residual_audio.models.vit import ViT, ViTConfig
 from residual_audio.passes.lengths import Rows
@@ -39,30 +37,14 @@ from residual_audio.types import UnitLike, parse_unit, parse_units, units_of
 N = 8
 
 
-@dataclass
-class TinyModel:
-    encoder: HTSAT
-    head: MLP
-
-    def joint(self, encoded: Encoded) -> Tensor:
-        return self.head(encoded)
-
-
 @pytest.fixture(scope="module")
-def model() -> TinyModel:
-    torch.manual_seed(0)
-    config = HTSATConfig(
-        embed_dim=8, depths=(2, 2, 2, 2), n_heads=(1, 2, 4, 8), window=2, spec_size=64, n_mels=32
-    )
-    encoder = HTSAT(config).eval().requires_grad_(False)
-    for parameter in encoder.parameters():
-        parameter.mul_(3.0) if parameter.ndim > 1 else parameter.add_(0.1)
-    return TinyModel(encoder, MLP(64, 16, 12).requires_grad_(False))
+def model() -> Bare:
+    return bare_model()
 
 
 @pytest.fixture(scope="module")
 def features() -> Tensor:
-    return torch.randn(N, 100, 32, generator=torch.Generator().manual_seed(1))
+    return bare_features(N)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +66,7 @@ def batches(features: Tensor) -> list[tuple[Tensor, Tensor]]:
     return list(zip(torch.arange(N).split(3), features.split(3), strict=True))
 
 
-def head_gains(model: TinyModel, names: Sequence[UnitLike]) -> NetworkGains:
+def head_gains(model: Bare, names: Sequence[UnitLike]) -> NetworkGains:
     rng = np.random.default_rng(0)
     units = parse_units(names, model.encoder.sites)
     vectors = {u: rng.normal(size=(20, 8)) for u in units}
@@ -137,7 +119,7 @@ def test_clips_of_different_lengths_go_on_from_their_own_states():
     config = ViTConfig(
         width=16, depth=2, n_heads=2, hidden=32, n_mels=16, n_frames=32, norm_eps=1e-6, chunks=True
     )
-    model = TinyModel(ViT(config).eval().requires_grad_(False), MLP(16, 8, 6).requires_grad_(False))
+    model = Bare(ViT(config).eval().requires_grad_(False), MLP(16, 8, 6).requires_grad_(False))
     short, long = torch.randn(3, 32, 16), torch.randn(2, 64, 16)
     parts = [(torch.tensor([0, 2, 4]), short), (torch.tensor([1, 3]), long)]
     units = parse_units(["s0.b1.h*"], model.encoder.sites)
@@ -240,7 +222,7 @@ def test_direct_terms_of_a_real_encoder(model, captured):
     assert torch.equal(terms.latent(torch.ones(terms.n_gains)), torch.from_numpy(parts.latent))
 
 
-def ground(model: TinyModel, k: int = 8) -> Ground:
+def ground(model: Bare, k: int = 8) -> Ground:
     rng = np.random.default_rng(0)
     units = units_of(model.encoder.sites, "head")
     vectors = {u: rng.normal(size=(40, 8)) * np.geomspace(4, 0.1, 8) for u in units}
@@ -345,7 +327,7 @@ def test_a_plain_stack_of_blocks_is_pruned_too(mode):
     )
     encoder = ViT(config).eval().requires_grad_(False)
     features = torch.randn(N, 32, 32, generator=torch.Generator().manual_seed(1))
-    plain = TinyModel(encoder, MLP(16, 16, 12))
+    plain = Bare(encoder, MLP(16, 16, 12))
     means = reference_means(plain, batches(features))
     gone = ["s0.b0.h1", "s0.b2.h0", "s0.b2.h3"]
     edit = remove(
