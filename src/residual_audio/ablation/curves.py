@@ -15,7 +15,7 @@ from residual_audio.ablation.removal import ZERO, Mode, Replacement, remove
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import MEASURES, Judge
-from residual_audio.metrics.bootstrap import bootstrap_mean
+from residual_audio.metrics.uncertainty import mean_interval
 from residual_audio.passes.kept import Audio, Batches
 from residual_audio.progress import SILENT, Progress
 from residual_audio.types import FloatArray, Unit, unite
@@ -50,9 +50,9 @@ class Point:
         for name, value in self.values.items():
             known = ~np.isnan(value)
             kept = None if groups is None else [g for g, k in zip(groups, known, strict=True) if k]
-            low, high = bootstrap_mean(value[known], rng=np.random.default_rng(seed), groups=kept)
+            low, high = mean_interval(value[known], seed=seed, groups=kept)
             row[name] = float(value[known].mean())
-            row[f"{name}_low"], row[f"{name}_high"] = float(low), float(high)
+            row[f"{name}_low"], row[f"{name}_high"] = low, high
         return row
 
 

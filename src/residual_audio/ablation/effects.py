@@ -12,6 +12,7 @@ from torch import Tensor
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import MEASURES
 from residual_audio.metrics.bootstrap import bootstrap_mean
+from residual_audio.metrics.proportions import change_interval
 from residual_audio.types import FloatArray
 
 
@@ -136,12 +137,20 @@ def summary(
     found: list[dict[str, tuple[float, float, float]]] = [{} for _ in effects.units]
     for measure in (m for m in MEASURES if m in effects.after):
         delta = effects.delta(measure)
-        low, high = bootstrap_mean(
-            delta.T, rng=np.random.default_rng(seed), n_resamples=n_resamples, groups=groups
-        )
+        low, high = _ends(delta.T, groups, seed, n_resamples)
         for i, mean in enumerate(delta.mean(1)):
             found[i][measure] = (float(mean), float(low[i]), float(high[i]))
     return [Change(unit, one) for unit, one in zip(effects.units, found, strict=True)]
+
+
+def _ends(
+    delta: FloatArray, groups: Sequence[str] | None, seed: int, n_resamples: int
+) -> tuple[FloatArray, FloatArray]:
+    """Ends of the interval of each column's mean; answers that were right or wrong are counted."""
+    if np.isin(delta, (-1.0, 0.0, 1.0)).all():
+        return change_interval(delta, groups)
+    draw = np.random.default_rng(seed)
+    return bootstrap_mean(delta, rng=draw, n_resamples=n_resamples, groups=groups)
 
 
 def by_class(

@@ -135,7 +135,8 @@ def recalls(
             for outcome in outcomes:
                 if outcome.failed:
                     continue
-                hits = part.hits(outcome.ranks[direction, count], direction, k)
+                same = outcome is before
+                hits = base if same else part.hits(outcome.ranks[direction, count], direction, k)
                 groups = part.groups(direction)
                 low, high = mean_interval(hits, groups=groups, seed=seed)
                 gap = paired_difference(hits, base, groups=groups, seed=seed)

@@ -10,8 +10,8 @@ from residual_audio.analysis.source import Source, each_site
 from residual_audio.data.splits import grouped_folds
 from residual_audio.engine.jobs import on_cores
 from residual_audio.errors import DatasetError, InputError
-from residual_audio.metrics.bootstrap import bootstrap_mean
 from residual_audio.metrics.estimators import of_labels
+from residual_audio.metrics.proportions import share_interval
 from residual_audio.metrics.separability import (
     LabelledUnits,
     class_activation,
@@ -94,10 +94,8 @@ def separability_tables(
         [labels.names[i] for i in table.pop("preferred")], dtype=object
     )
     if labels.folds is not None:
-        low, high = bootstrap_mean(
-            correct.T.astype(float), rng=rng, n_resamples=400, groups=labels.groups
-        )
-        table |= {"probe_low": low, "probe_high": high}
+        ends = np.array([share_interval(right, labels.groups) for right in correct])
+        table |= {"probe_low": ends[:, 0], "probe_high": ends[:, 1]}
     notes = (
         f"{len(labels.rows)} labelled clips, {len(labels.names)} classes",
         f"probe: {labels.how}; control: classes drawn at random for whole groups",

@@ -63,20 +63,16 @@ def score_pairs(
 ) -> tuple[Score, ...]:
     """F, G, H and, for pairs, the one-sided variants. `text`, `audio` [item, k, d], unit rows.
 
-    With one item a group the interval is Wilson's; otherwise groups are resampled.
+    Intervals are those of shares, items of a group together.
     """
     similarity = np.einsum("itd,iad->ita", np.asarray(text, float), np.asarray(audio, float))
     n, k = similarity.shape[:2]
-    grouped = groups is not None and uncertainty.n_groups(n, groups) < n
     scores = []
     for name, passed in metrics.outcomes(similarity).items():
         hits = passed.astype(np.float64)
-        if grouped:
-            low, high = uncertainty.mean_interval(
-                hits, groups=groups, seed=seed, n_resamples=n_resamples
-            )
-        else:
-            low, high = uncertainty.wilson(int(hits.sum()), n)
+        low, high = uncertainty.mean_interval(
+            hits, groups=groups, seed=seed, n_resamples=n_resamples
+        )
         chance = metrics.chance(name, k)
         scores.append(Score(name + suffix, float(hits.mean()), low, high, n, chance))
     return tuple(scores)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from residual_audio.errors import InputError
-from residual_audio.metrics.few_groups import FEW, cluster_t
+from residual_audio.metrics.few_groups import FEW, cluster_t, n_effective
 
 Array = npt.NDArray[Any]
 
@@ -117,8 +117,7 @@ def bootstrap_mean(
     Percentiles, in one matrix product; below `few_groups.FEW` groups Student's t over groups.
     """
     values = np.asarray(values, dtype=np.float64)
-    independent = len(values) if groups is None else len(np.unique(np.asarray(groups)))
-    if independent < FEW:
+    if n_effective(len(values), groups) < FEW:
         return cluster_t(values, groups, level)
     flat = values.reshape(len(values), -1)  # item, quantity
     counts = resample_counts(len(flat), n_resamples, rng, groups).astype(np.float64)

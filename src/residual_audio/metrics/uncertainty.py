@@ -19,7 +19,8 @@ from scipy import stats
 
 from residual_audio.errors import InputError
 from residual_audio.metrics.bootstrap import percentile_interval, resample_counts
-from residual_audio.metrics.few_groups import FEW, cluster_t, clustered_share, expanded_tail
+from residual_audio.metrics.few_groups import FEW, cluster_t, expanded_tail, n_effective
+from residual_audio.metrics.proportions import change_interval, share_interval
 
 Array = npt.NDArray[Any]
 Groups = Sequence[Any] | Array | None
@@ -86,12 +87,12 @@ def interval(
     moved the median (a draw with replacement has ties, which raise average precision and
     calibration error).
     """
-    independent = n_groups(n, groups)
-    if independent < 2:
+    if n_groups(n, groups) < 2:
         sample = np.asarray(statistic(np.ones((1, n))))[0]
         return np.full_like(sample, np.nan, dtype=float), np.full_like(sample, np.nan, dtype=float)
     values = bootstrap_counts(statistic, n, groups=groups, seed=seed, n_resamples=n_resamples)
-    low, high = percentile_interval(values, 1 - 2 * expanded_tail(independent, level))
+    tail = expanded_tail(max(2.0, n_effective(n, groups)), level)
+    low, high = percentile_interval(values, 1 - 2 * tail)
     if centre is None:
         return low, high
     bias = np.nanmedian(values, axis=0) - centre
@@ -107,19 +108,16 @@ def mean_interval(
     level: float = 0.95,
     shares: bool = True,
 ) -> tuple[float, float]:
-    """Interval of a mean. Below `few_groups.FEW` groups it is Student's t over groups, and Wilson's
-    for values of 0 and 1. Where every one of many is 0 or 1, the bootstrap has no width: Wilson's
-    interval on the number of groups is given, unless the values are no `shares` of anything (four
-    pieces of one voice each have a mean polyphony of 1, not of 0.51 to 1)."""
+    """Interval of a mean. Of values of 0 and 1 it is that of a share, unless the values are no
+    `shares` of anything (four pieces of one voice each have a mean polyphony of 1, not of 0.51 to
+    1); below `few_groups.FEW` groups it is Student's t over groups, above a bootstrap of them."""
     values = np.asarray(values, dtype=np.float64)
     values, groups = _known(values, groups)
-    independent = n_groups(len(values), groups)
-    if independent < 2:
+    if n_groups(len(values), groups) < 2:
         return math.nan, math.nan
-    counted = shares and bool(np.isin(values, (0.0, 1.0)).all())
-    if counted and (independent < FEW or np.ptp(values) == 0):
-        return clustered_share(values, groups, level)
-    if independent < FEW:
+    if shares and bool(np.isin(values, (0.0, 1.0)).all()):
+        return share_interval(values, groups, level)
+    if n_effective(len(values), groups) < FEW:
         low, high = cluster_t(values, groups, level)
         return float(low), float(high)
     low, high = interval(
@@ -131,22 +129,6 @@ def mean_interval(
         level=level,
     )
     return float(low), float(high)
-
-
-def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval of a proportion; NaN for n = 0."""
-    if not 0 <= successes <= max(n, 0):
-        raise InputError(f"{successes} successes of {n} make no proportion")
-    if n == 0:
-        return math.nan, math.nan
-    z = stats.norm.ppf(0.5 + level / 2)
-    p = successes / n
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    # at the ends the bound is exact; rounding would leave 1 − 1e-16
-    low = 0.0 if successes == 0 else float(centre - half)
-    high = 1.0 if successes == n else float(centre + half)
-    return low, high
 
 
 def paired_difference(
@@ -161,18 +143,24 @@ def paired_difference(
 ) -> Difference:
     """Mean of a − b over the same items: the same draws serve both sides.
 
-    p is that of `sign_flip`; below `few_groups.FEW` groups the interval is Student's t over groups.
+    p is that of `sign_flip`. The interval of answers (0 and 1 on both sides) is Tango's of paired
+    shares; else below `few_groups.FEW` groups Student's t over groups, above a bootstrap of them.
     """
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if a.shape != b.shape or a.ndim != 1:
         raise InputError(
             f"paired values must be two vectors of one length, not {a.shape}, {b.shape}"
         )
+    answers = all(np.isin(side[~np.isnan(a - b)], (0.0, 1.0)).all() for side in (a, b))
     gap, groups = _known(a - b, groups)
+    if a is b:  # nothing was compared
+        return Difference(0.0, 0.0, 0.0, 1.0, len(gap))
     if n_groups(len(gap), groups) < 2:
         value = float(gap.mean()) if len(gap) else math.nan
         return Difference(value, math.nan, math.nan, math.nan, len(gap))
-    if n_groups(len(gap), groups) < FEW:
+    if answers:
+        low, high = change_interval(gap, groups, level)
+    elif n_effective(len(gap), groups) < FEW:
         low, high = cluster_t(gap, groups, level)
     else:
         low, high = interval(

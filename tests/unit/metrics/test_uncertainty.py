@@ -12,15 +12,17 @@ from statsmodels.stats.proportion import proportion_confint
 
 from residual_audio.errors import InputError
 from residual_audio.metrics import uncertainty
+from residual_audio.metrics.proportions import wilson
 
 
 def test_wilson_equals_statsmodels() -> None:
     for hits, n in [(0, 5), (5, 5), (7, 40), (200, 400)]:
         expected = proportion_confint(hits, n, method="wilson")
-        np.testing.assert_allclose(uncertainty.wilson(hits, n), expected, atol=1e-12)
-    assert math.isnan(uncertainty.wilson(0, 0)[0])
+        np.testing.assert_allclose(wilson(hits, n), expected, atol=1e-12)
+    assert wilson(2, 400)[0] < proportion_confint(2, 400, method="wilson")[0]
+    assert math.isnan(wilson(0, 0)[0])
     with pytest.raises(InputError, match="6 successes of 5"):
-        uncertainty.wilson(6, 5)
+        wilson(6, 5)
 
 
 def test_mean_interval_covers_when_groups_repeat() -> None:
@@ -40,9 +42,9 @@ def test_mean_interval_covers_when_groups_repeat() -> None:
 
 def test_all_right_still_has_an_interval() -> None:
     low, high = uncertainty.mean_interval(np.ones(20))
-    assert (low, high) == uncertainty.wilson(20, 20)
+    assert (low, high) == wilson(20, 20)
     grouped = uncertainty.mean_interval(np.ones(20), groups=np.repeat(np.arange(4), 5))
-    assert grouped == uncertainty.wilson(4, 4)
+    assert grouped == wilson(4, 4)
     assert all(math.isnan(v) for v in uncertainty.mean_interval(np.ones(9), groups=["a"] * 9))
 
 
