@@ -1,4 +1,4 @@
-"""LAION-CLAP pickles, fused and unfused, tiny and base; and writing such files."""
+"""LAION-CLAP pickles, fused and unfused, tiny to large; and writing such files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from residual_audio.models.htsat import HTSAT
 from residual_audio.models.joint import MLP
 from residual_audio.models.releases import named_file
 from residual_audio.models.swin_names import from_upstream, read_config, to_upstream
-from residual_audio.models.text import TokenizerSpec, TransformersText
+from residual_audio.models.text import TokenizerSpec, TransformersText, read_bert_config
 from residual_audio.models.weights import (
     StateDict,
     below,
@@ -27,6 +27,8 @@ from residual_audio.models.weights import (
     require_file,
     sha256_of,
 )
+
+_BERT = "bert-base-uncased"
 
 
 def load(ref: str, *, text_heads: int | None = None, quantise: bool = True) -> AudioTextModel:
@@ -50,7 +52,10 @@ def load(ref: str, *, text_heads: int | None = None, quantise: bool = True) -> A
     spec = replace(specs.LAION_FUSION if fused else specs.LAION, quantise=quantise)
     # The released front-end makes features for the model outside of it, with Slaney filters; those
     # in the checkpoint are the same. With fusion the outside features use HTK filters.
-    filters = None if fused else state.get("audio_branch.logmel_extractor.melW")
+    bank = state.get("audio_branch.logmel_extractor.melW")
+    if bank is not None:  # HTSAT-tiny-win-1536 has longer frames; nothing else tells it apart
+        spec = replace(spec, n_fft=2 * (bank.shape[0] - 1))
+    filters = None if fused else bank
     return AudioTextModel(
         name=f"laion:{ref}",
         family="laion",
@@ -91,25 +96,19 @@ def _text(state: StateDict, path: Path, n_heads: int | None) -> TransformersText
     if not tensors:
         return None
     where = f"the text branch of '{path}'"
-    words = get(tensors, "embeddings.word_embeddings.weight", where)
-    layers = {key.split(".")[2] for key in tensors if key.startswith("encoder.layer.")}
+    kinds = get(tensors, "embeddings.token_type_embeddings.weight", where).shape[0]
+    # Both have tensors of the same names. BERT knows two kinds of token, RoBERTa one.
+    kind, pad, eps, vocabulary = (
+        ("roberta", 1, 1e-5, "roberta-base") if kinds == 1 else ("bert", 0, 1e-12, _BERT)
+    )
     config = {
-        "vocab_size": words.shape[0],
-        "hidden_size": words.shape[1],
-        "num_hidden_layers": len(layers),
-        "num_attention_heads": n_heads or words.shape[1] // 64,
-        "intermediate_size": get(tensors, "encoder.layer.0.intermediate.dense.bias", where).shape[
-            0
-        ],
-        "max_position_embeddings": get(
-            tensors, "embeddings.position_embeddings.weight", where
-        ).shape[0],
-        "type_vocab_size": get(tensors, "embeddings.token_type_embeddings.weight", where).shape[0],
-        "pad_token_id": 1,
-        "layer_norm_eps": 1e-5,
+        **read_bert_config(tensors, where, n_heads),
+        "type_vocab_size": kinds,
+        "pad_token_id": pad,
+        "layer_norm_eps": eps,
     }
     head = read_projection(below(state, "text_projection."), path)
-    text = TransformersText("roberta", config, "pooler", head, TokenizerSpec("roberta-base"))
+    text = TransformersText(kind, config, "pooler", head, TokenizerSpec(vocabulary))
     load_strict(text.backbone, tensors, where, ignore=("position_ids", "token_type_ids"))
     return text
 
