@@ -98,6 +98,8 @@ def _transformers_text(
     known.pop("model_type", None)
     pooled = "pooler.dense.weight" in tensors
     pooler = config.get("hf_pooler_type", "mean_pooler")
+    if pooler is None:  # upstream's own choice for the architecture
+        pooler = "cls_pooler" if family == "bert" else "mean_pooler"
     pools = {
         "mean_pooler": "mean",
         "cls_pooler": "pooler" if pooled else "first",

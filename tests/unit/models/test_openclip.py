@@ -162,16 +162,18 @@ def test_text_heads_and_pooling(tmp_path: Path, pooler: str, kind: str | None) -
         torch.testing.assert_close(model.text.encode(IDS, mask), x)
 
 
-def test_bert_text(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pooler", ["mean_pooler", None])
+def test_bert_text(tmp_path: Path, pooler: str | None) -> None:
     torch.manual_seed(2)
     theirs = BertModel(BertConfig(**SIZES), add_pooling_layer=False).eval()
     state = state_of(theirs, {"weight": noise(JOINT, WIDTH)})
-    text = {**TEXT, "hf_model_name": "bert-base-uncased"}
+    text = {**TEXT, "hf_model_name": "bert-base-uncased", "hf_pooler_type": pooler}
     model = openclip.load(str(put(tmp_path, state, AUDIO, text)))
     mask = (IDS != 1).long()
     with torch.inference_mode():
         hidden = theirs(input_ids=IDS, attention_mask=mask).last_hidden_state
-        x = (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        mean = (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        x = mean if pooler else hidden[:, 0]  # without a name it is the architecture's own
         torch.testing.assert_close(model.text.encode(IDS, mask), x @ noise(JOINT, WIDTH).T)
 
 
