@@ -11,10 +11,11 @@ from residual_audio.cli import options
 from residual_audio.cli.inputs import load_model_with
 from residual_audio.cli.output import print_json, print_table, say
 from residual_audio.cli.scores import name_clips
+from residual_audio.cli.terminal import watching
 
 
 def run(
-    files: Annotated[list[Path], typer.Argument(help="Audio files.")],
+    files: Annotated[list[Path], typer.Argument(help="Audio files, or folders of them.")],
     labels: Annotated[str, typer.Option("--labels", help="Comma-separated labels or phrases.")],
     model: options.Model = "nano",
     gains: options.Gains = None,
@@ -28,11 +29,13 @@ def run(
     json: options.Json = False,
 ) -> None:
     """Score FILES against free-text labels; scores of a file sum to 1 over the labels."""
-    from residual_audio.surface.classified import Hearing, classify_each
+    from residual_audio.surface.classified import Hearing, classify_each, given_files
 
+    files = given_files(files)
     how = Hearing(long, batch_size)
     loaded = load_model_with(model, device, gains)
-    found = classify_each(loaded, files, labels, template=template, how=how)
+    with watching(json) as progress:
+        found = classify_each(loaded, files, labels, template=template, how=how, progress=progress)
     odd = {str(files[place]): why for place, why in found.remarks.items()}
     answers = [(files[place], scores) for place, scores in found.labels.items()]
     failed = [(files[place], reason) for place, reason in found.skipped.items()]

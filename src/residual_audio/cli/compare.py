@@ -63,10 +63,12 @@ def run(
         write_json(out, document)
     if json:
         print_json(document)
-        return
-    _print_cards(found)
-    for note in found.remarks:
-        say(f"note: {note}", err=True)
+    else:
+        _print_cards(found)
+        for note in found.remarks:
+            say(f"note: {note}", err=True)
+    if found.skipped:
+        raise typer.Exit(3)
 
 
 def _print_cards(found: ModelCards) -> None:

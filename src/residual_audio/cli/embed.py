@@ -14,7 +14,7 @@ from residual_audio.cli.terminal import watching
 
 
 def run(
-    files: Annotated[list[Path], typer.Argument(help="Audio files.")],
+    files: Annotated[list[Path], typer.Argument(help="Audio files, or folders of them.")],
     out: Annotated[
         Path,
         typer.Option("--out", "-o", help="File to write: .safetensors, .npz, .csv or .parquet."),

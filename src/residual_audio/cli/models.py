@@ -29,7 +29,8 @@ def list_models(context: typer.Context, json: options.Json = False) -> None:
     rows = [
         {
             "name": "nano",
-            "what": "the bundled model: works offline, at once",
+            "what": "the bundled model: works offline, at once"
+            + ("" if (NANO / "config.json").is_file() else " (not in this build)"),
             "ready": (NANO / "config.json").is_file(),
         }
     ]
@@ -40,10 +41,7 @@ def list_models(context: typer.Context, json: options.Json = False) -> None:
     if json:
         print_json(rows)
     else:
-        print_table(
-            ["name", "what it is", ""],
-            [[r["name"], r["what"], "" if r["ready"] else "not in this build"] for r in rows],
-        )
+        print_table(["name", "what it is"], [[r["name"], r["what"]] for r in rows])
 
 
 @app.command("show")
@@ -76,7 +74,11 @@ def show(model: str, json: options.Json = False) -> None:
     facts["front_end"] = (
         f"{front_end.sample_rate_hz} Hz, {front_end.duration_s:g} s, {front_end.n_mels} mels"
     )
-    facts["trained_on"] = "; ".join(map(str, loaded.trained_on or ())) or "not known"
+    known = loaded.trained_on is not None
+    facts["trained_on"] = "; ".join(map(str, loaded.trained_on or ())) or (
+        "nothing: random weights" if known else "not known"
+    )
+    facts["logit_scale"] = f"{loaded.logit_scale:.4g}"
     facts["sites"] = f"{sites[0]} … {sites[-1]}"
     print_table(["", ""], [[key, str(value)] for key, value in facts.items()])
 

@@ -10,7 +10,7 @@ import typer
 from residual_audio.cli import inputs, options
 from residual_audio.cli.groups import DefaultGroup
 from residual_audio.cli.output import print_json, print_table, say
-from residual_audio.cli.scores import shown
+from residual_audio.cli.scores import finish, shown
 from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
@@ -127,10 +127,9 @@ def measure(
                 "files": [str(path) for path in paths],
             }
         )
-        return
-    _print_probes(results)
-    if not quiet:
-        say(f"written: {', '.join(str(path) for path in paths)}")
+    else:
+        _print_probes(results)
+    finish(results, paths, json, quiet)
 
 
 def _print_probes(results: list[Result]) -> None:
@@ -151,9 +150,6 @@ def _print_probes(results: list[Result]) -> None:
         f"{first['n_audio']} audio and {first['n_text']} text rows each",
     )
     for found in results:
-        note = (found.provenance.get("heard_before") or {}).get("note")
-        if note:
-            say(f"note: {found.model} on {found.dataset}: {note}", err=True)
         for name, reason in found.details["reasons"].items():
             say(f"{found.model}: {name}: {reason}", err=True)
 

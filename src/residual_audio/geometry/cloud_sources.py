@@ -14,9 +14,9 @@ from residual_audio import provenance
 from residual_audio.data.base import Dataset
 from residual_audio.embeddings.embedder import DEFAULT, EmbeddingSettings, JointEmbedder
 from residual_audio.embeddings.of_dataset import embed_clips
-from residual_audio.embeddings.of_texts import embed_texts, need_text
+from residual_audio.embeddings.of_texts import embed_texts
 from residual_audio.embeddings.prompts import Prompts, embed_classes
-from residual_audio.errors import DatasetError, InputError
+from residual_audio.errors import InputError
 from residual_audio.geometry.clouds import Clouds, make_clouds
 from residual_audio.models.training_data import heard_before
 from residual_audio.progress import SILENT, Progress
@@ -37,27 +37,27 @@ def clouds_of_model(
     embedding: EmbeddingSettings = DEFAULT,
     progress: Progress = SILENT,
 ) -> Clouds:
-    """Text is, in this order, the captions of pairs, the captions of clips, or class prompts."""
-    need_text(model)
+    """Text is, in this order, the captions of pairs, the captions of clips, or class prompts; of a
+    model without a text side, and where nothing is said of clips, there is audio alone."""
     embedded = embed_clips(model, dataset, embedding, progress=progress)
     by_id = {clip.id: clip for clip in dataset.clips}
     said = _said(dataset, embedded.ids)
-    if said:
-        text: Array = embed_texts(model, [words for _, words in said], cache=embedding.cache)
+    text: Array | None = None
+    pairs = np.empty((0, 2), dtype=np.int64)
+    if model.text is not None and said:
+        text = embed_texts(model, [words for _, words in said], cache=embedding.cache)
         pairs = np.array([[i, j] for j, (i, _) in enumerate(said)])
-    elif len(dataset.classes) > 1:
+    elif model.text is not None and len(dataset.classes) > 1:
         text = embed_classes(model, dataset.classes, prompts)
         pairs = _class_pairs([by_id[name].label for name in embedded.ids], dataset.classes)
-    else:
-        raise DatasetError(
-            f"{dataset.name} has neither captions nor classes: there is no text side"
-        )
     record = provenance.collect(
         model=model,
         dataset=dataset,
         long=embedding.long,
         prompts=None if said else prompts.templates,
         heard_before=heard_before(model.trained_on, dataset),
+        skipped=dict(embedded.skipped),
+        remarks=dict(embedded.remarks),
     )
     return make_clouds(
         embedded.vectors, text, pairs=pairs,
@@ -102,7 +102,10 @@ def clouds_of_run(path: Path) -> Clouds:
         store.embedding(), text, pairs=pairs,
         groups=[group or name for group, name in zip(clips["group"], clips["id"], strict=True)],
         model=provenance.without_machine_paths(model.name), dataset=data.name,
-        record={"run": Path(path).name, "model": asdict(model), "dataset": asdict(data)},
+        record={
+            "run": Path(path).name, "model": asdict(model), "dataset": asdict(data),
+            "heard_before": store.heard_before, "skipped": store.skipped, "remarks": store.remarks,
+        },
     )  # fmt: skip
 
 

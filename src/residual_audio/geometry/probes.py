@@ -27,6 +27,8 @@ Array = npt.NDArray[Any]
 
 KS = (1, 5, 10)
 NEIGHBOURS = 20
+_ABOUT_CLIPS = ("heard_before", "skipped", "remarks")
+"""What every result says of its clips, as whoever embedded them knows it."""
 N_HALVES = 50
 
 
@@ -34,7 +36,8 @@ def measure(clouds: Clouds) -> tuple[dict[str, float], dict[str, str]]:
     """Every probe by name, and the reason where it is NaN."""
     values, reasons = _side("audio", clouds.audio)
     if clouds.text is None:
-        return values, reasons | {"text": "no text side: cross-modal probes are left out"}
+        why_none = "no texts, or a model with no text side: cross-modal probes are left out"
+        return values, reasons | {"text": why_none}
     of_text, why = _side("text", clouds.text)
     values |= of_text
     reasons |= why
@@ -124,11 +127,12 @@ def probe(
             "n_groups": n_groups,
             "dimension": clouds.audio.shape[1],
             "reasons": reasons,
+            **{name: clouds.provenance.get(name) for name in _ABOUT_CLIPS},
         },
         provenance=provenance.collect(
             seed=seed, intervals=f"95%, {n_halves} half-samples of groups"
         )
-        | {name: value for name, value in clouds.provenance.items() if name != "seed"},
+        | {k: v for k, v in clouds.provenance.items() if k not in ("seed", *_ABOUT_CLIPS)},
     )
 
 

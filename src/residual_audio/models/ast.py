@@ -11,7 +11,7 @@ import torch
 from residual_audio.audio import specs
 from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.errors import ModelError
-from residual_audio.models.checkpoint_files import read_model_json
+from residual_audio.models.checkpoint_files import read_model_json, said_type
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.hf import find_folder, read_folder_weights
@@ -42,9 +42,7 @@ def load(ref: str) -> AudioTextModel:
     folder = find_folder(ref, "ast")
     config = read_model_json(folder / "config.json")
     if config.get("model_type") != "audio-spectrogram-transformer":
-        raise ModelError(
-            f"'{ref}' is a '{config.get('model_type')}' model, not an Audio Spectrogram Transformer"
-        )
+        raise ModelError(f"'{ref}' {said_type(config)}, not an Audio Spectrogram Transformer")
     if config.get("hidden_act", "gelu") != "gelu":
         raise ModelError(f"'{ref}' has the activation '{config['hidden_act']}'; only gelu is known")
     tensors, sha256 = read_folder_weights(folder)

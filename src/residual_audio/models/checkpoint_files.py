@@ -83,3 +83,9 @@ def check_sums(folder: Path) -> None:
                 f"'{file}' is not what was written: its sha256 is not the one in {SUMS}. Copy the "
                 f"model again; if you changed it on purpose, remove {SUMS}"
             )
+
+
+def said_type(config: Mapping[str, Any]) -> str:
+    """What a config says that it is of, as part of a sentence."""
+    kind = config.get("model_type")
+    return f"is a '{kind}' model" if kind else "has a config.json that names no model_type"

@@ -14,7 +14,7 @@ from torch import Tensor
 from residual_audio.audio import specs
 from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.errors import ModelError
-from residual_audio.models.checkpoint_files import read_model_json, write_folder
+from residual_audio.models.checkpoint_files import read_model_json, said_type, write_folder
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.frontends import build_front_end, refuse_unsaid
 from residual_audio.models.htsat import HTSAT, HTSATConfig
@@ -63,7 +63,7 @@ def load(ref: str) -> AudioTextModel:
     config = read_model_json(folder / "config.json")
     if config.get("model_type") != "clap":
         raise ModelError(
-            f"'{ref}' is a '{config.get('model_type')}' model, not CLAP; "
+            f"'{ref}' {said_type(config)}, not CLAP; "
             "for others use pe-audio:<folder>, ast:<folder> or whisper:<folder>"
         )
     state, sha256 = read_folder_weights(folder)

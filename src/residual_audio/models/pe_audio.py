@@ -13,7 +13,7 @@ from torch import Tensor
 from residual_audio.audio.codec_spec import CodecSpec
 from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.errors import ModelError
-from residual_audio.models.checkpoint_files import read_model_json
+from residual_audio.models.checkpoint_files import read_model_json, said_type
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.codec import CodecFrames
 from residual_audio.models.hf import find_folder, read_folder_weights
@@ -77,7 +77,7 @@ def load(ref: str) -> AudioTextModel:
 def _audio_config(config: Mapping[str, Any], ref: str) -> Mapping[str, Any]:
     kind = config.get("model_type")
     if kind not in ("pe_audio", "pe_audio_video"):
-        raise ModelError(f"'{ref}' is a '{kind}' model, not PE-Audio (pe_audio, pe_audio_video)")
+        raise ModelError(f"'{ref}' {said_type(config)}, not PE-Audio (pe_audio, pe_audio_video)")
     if "PeAudioFrameLevelModel" in (config.get("architectures") or ()):
         raise ModelError(
             f"'{ref}' embeds every frame by itself (PeAudioFrameLevelModel): it has no embedding "

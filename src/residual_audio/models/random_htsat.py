@@ -35,7 +35,7 @@ def load(ref: str) -> AudioTextModel:
             digest.update(value.numpy().tobytes())
     encoder.mel_norm.running_mean.fill_(-40.0)  # type: ignore[union-attr, operator]
     encoder.mel_norm.running_var.fill_(400.0)  # type: ignore[union-attr, operator]
-    return AudioTextModel(
+    model = AudioTextModel(
         name=f"htsat-tiny-random:{seed}",
         family="random",
         front_end=build_front_end(specs.HF),
@@ -45,3 +45,5 @@ def load(ref: str) -> AudioTextModel:
         logit_scale=100.0,
         sha256=digest.hexdigest(),
     )
+    model.trained_on = ()
+    return model

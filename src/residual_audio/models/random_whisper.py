@@ -44,7 +44,7 @@ def load(ref: str) -> AudioTextModel:
             inner = value[0].numel() ** 0.5 if value.ndim > 1 else 50.0
             value.copy_(1 + 0.1 * noise if is_scale else noise / inner)
             digest.update(value.numpy().tobytes())
-    return AudioTextModel(
+    model = AudioTextModel(
         name=f"whisper-tiny-random:{seed}",
         family="random",
         front_end=build_front_end(specs.WHISPER),
@@ -54,3 +54,5 @@ def load(ref: str) -> AudioTextModel:
         logit_scale=1.0,
         sha256=digest.hexdigest(),
     )
+    model.trained_on = ()
+    return model

@@ -70,8 +70,10 @@ def _read(name: str) -> AudioTextModel:
     folder = Path(name).expanduser()
     if folder.is_dir() and native.is_native(folder):
         return native.load(folder, name)
+    if hint := _hint(name):
+        raise ModelError(f"unknown model '{name}': {hint} `residual-audio models` lists all kinds")
     known = ", ".join(["nano", *(f"{family}:…" for family in FAMILIES)])
-    raise ModelError(f"unknown model '{name}'{_hint(name)}; known: {known}, or a converted folder")
+    raise ModelError(f"unknown model '{name}'; known: {known}, or a converted folder")
 
 
 def _allowed(reference: str) -> AbstractContextManager[object]:
@@ -87,10 +89,10 @@ def _hint(name: str) -> str:
     """What somebody who wrote this may have meant."""
     path = Path(name).expanduser()
     if path.is_dir():
-        return f": did you mean hf:{name}? (a transformers folder is opened with hf:<folder>)"
+        return f"did you mean hf:{name}? (a transformers folder is opened with hf:<folder>)"
     if path.suffix in (".pt", ".pth", ".ckpt"):
-        return f": did you mean laion:{name}, msclap:{name}, mga:{name} or m2d:{name}?"
+        return f"did you mean laion:{name}, msclap:{name}, mga:{name} or m2d:{name}?"
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
-        return f": did you mean hf:{name}?"
+        return f"did you mean hf:{name}?"
     near = difflib.get_close_matches(name.partition(":")[0], ["nano", *FAMILIES], n=1)
-    return f": did you mean {near[0]}?" if near else ""
+    return f"did you mean {near[0]}?" if near else ""

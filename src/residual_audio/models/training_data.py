@@ -26,7 +26,7 @@ class TrainingData:
 
     def __str__(self) -> str:
         part = f" folds {', '.join(self.folds)}" if self.folds else ""
-        return f"{self.dataset}{part}{f' ({self.recipe})' if self.recipe else ''}"
+        return f"{self.dataset}{part}{f' ({self.recipe.strip()})' if self.recipe else ''}"
 
     def holds(self, dataset: Dataset, clip: Clip) -> bool:
         """Whether a clip of that data set is in it."""

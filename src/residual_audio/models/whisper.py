@@ -9,7 +9,7 @@ from pathlib import Path
 from residual_audio.audio import specs
 from residual_audio.audio.frontend import FrontEndSpec
 from residual_audio.errors import ModelError
-from residual_audio.models.checkpoint_files import read_model_json
+from residual_audio.models.checkpoint_files import read_model_json, said_type
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.frontends import build_front_end
 from residual_audio.models.hf import find_folder, read_folder_weights
@@ -63,7 +63,7 @@ def load(ref: str) -> AudioTextModel:
     host = HOSTS.get(str(config.get("model_type")))
     if host is None:
         raise ModelError(
-            f"'{ref}' is a '{config.get('model_type')}' model, not Whisper; models known to hold "
+            f"'{ref}' {said_type(config)}, not Whisper; models known to hold "
             f"its encoder: {', '.join(HOSTS)}"
         )
     inner = config if host.config is None else config.get(host.config)

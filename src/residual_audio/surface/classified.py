@@ -13,6 +13,7 @@ from residual_audio.passes.loop import Hearing
 from residual_audio.passes.sources import AudioInput
 from residual_audio.progress import SILENT, Progress
 from residual_audio.surface.given import GainsLike, ModelLike, given_model
+from residual_audio.surface.given import given_files as given_files
 from residual_audio.surface.measured import with_changes
 from residual_audio.surface.running import name_of
 from residual_audio.table import Table, from_rows

@@ -10,6 +10,7 @@ import torch
 from residual_audio.data.base import Dataset
 from residual_audio.data.file_list import dataset_of_files
 from residual_audio.data.registry import load_dataset
+from residual_audio.embeddings.of_folder import audio_files
 from residual_audio.errors import InputError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.reweight.gain_files import find_gains, load_gains
@@ -42,6 +43,11 @@ def given_dataset(
             raise InputError("labels= belong to a list of files: a data set has its own")
         return load_dataset(dataset, root) if isinstance(dataset, str) else dataset
     return dataset_of_files(list(dataset), labels)
+
+
+def given_files(files: Sequence[Path]) -> list[Path]:
+    """As they are; of a folder, every sound file below it, in order."""
+    return [one for path in files for one in (audio_files(path) if path.is_dir() else (path,))]
 
 
 def given_gains(gains: GainsLike) -> Gains:

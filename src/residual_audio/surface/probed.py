@@ -11,6 +11,7 @@ from typing import Unpack
 import numpy as np
 import numpy.typing as npt
 
+from residual_audio.drawing import notes_in
 from residual_audio.embeddings.prompts import find_prompts
 from residual_audio.errors import InputError
 from residual_audio.geometry.cards import ModelCard
@@ -124,12 +125,17 @@ class ModelCards:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Where a model heard these clips in its training."""
+        """Where a model heard these clips in its training; clips that are left out or odd."""
         return tuple(
-            f"{cloud.model} on {cloud.dataset}: {heard['note']}"
+            f"{cloud.model} on {cloud.dataset}: {note}"
             for cloud in self.clouds
-            if (heard := cloud.provenance.get("heard_before") or {}).get("note")
+            for note in notes_in(cloud.provenance)
         )
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """Clips that could not be heard, and why."""
+        return {k: v for c in self.clouds for k, v in (c.provenance.get("skipped") or {}).items()}
 
     def document(self) -> dict[str, object]:
         """All of it as JSON can say it."""
@@ -147,6 +153,8 @@ class ModelCards:
             "dataset": self.dataset,
             "split": self.split,
             "cards": cards,
+            "notes": list(self.remarks),
+            "skipped": self.skipped,
             "provenance": {**collect(seed=self.seed, models=models), "dataset": dataset},
         }
 

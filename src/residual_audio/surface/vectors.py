@@ -10,7 +10,7 @@ from residual_audio.embeddings.of_files import EmbeddedFiles, embed_files
 from residual_audio.embeddings.vector_files import find_writer
 from residual_audio.passes.loop import Hearing
 from residual_audio.progress import SILENT, Progress
-from residual_audio.surface.given import GainsLike, ModelLike, given_gains, given_model
+from residual_audio.surface.given import GainsLike, ModelLike, given_files, given_gains, given_model
 from residual_audio.surface.measured import with_changes
 
 
@@ -25,11 +25,14 @@ def write_vectors(
     device: str = "auto",
     progress: Progress = SILENT,
 ) -> EmbeddedFiles:
-    """One vector of unit length for each file that can be heard, with what made them.
+    """One vector of unit length for each file that can be heard, with what made them; a folder
+    stands for every sound file below it.
 
     The name of `out` says the format: .safetensors, .npz, .csv or .parquet.
     """
     find_writer(out)  # a wrong name or wrong gains cost nothing: no model was loaded
     read = None if gains is None else given_gains(gains)
     loaded = with_changes(given_model(model, device), read)
-    return embed_files(loaded, files, out, Hearing(long, batch_size), progress=progress)
+    return embed_files(
+        loaded, given_files(files), out, Hearing(long, batch_size), progress=progress
+    )

@@ -11,7 +11,7 @@ from evaluation_fakes import D, FakeModel, captioned, dataset, labelled, paired
 from safetensors.numpy import save_file
 
 from residual_audio.embeddings.prompts import find_prompts
-from residual_audio.errors import DatasetError, InputError
+from residual_audio.errors import InputError
 from residual_audio.geometry import cards as compare
 from residual_audio.geometry import probes
 from residual_audio.geometry.cloud_sources import clouds_of_files, clouds_of_model, read_arrays
@@ -142,9 +142,30 @@ def test_clouds_of_models_take_pairs_captions_or_classes() -> None:
     data, model = labelled()
     clouds = clouds_of_model(model, data, PLAIN)
     assert (len(clouds.audio), len(clouds.text), len(clouds.pairs)) == (36, 6, 36)  # type: ignore[arg-type]
+
+
+def test_audio_alone_where_nothing_is_said_or_nobody_reads() -> None:
+    """Of clips without words, and of a model without a text side, the audio is still probed."""
     bare = dataset({"a": np.ones(D)}, [Clip(id="a")])
-    with pytest.raises(DatasetError, match="neither captions nor classes"):
-        clouds_of_model(FakeModel(), bare, PLAIN)
+    assert clouds_of_model(FakeModel(), bare, PLAIN).text is None
+    data, model = labelled()
+    model.text = None
+    clouds = clouds_of_model(model, data, PLAIN)
+    assert clouds.text is None
+    found = probes.probe(clouds, n_halves=2)
+    assert {score.name for score in found.scores} >= {"rankme_audio", "twonn_audio"}
+    assert not any(score.name.endswith("_text") for score in found.scores)
+    assert "no text side" in found.details["reasons"]["text"]
+
+
+def test_what_is_known_of_the_clips_is_in_the_result() -> None:
+    data, model = labelled()
+    clouds = clouds_of_model(model, data, PLAIN)
+    clouds.provenance["skipped"] = {"a": "no audio"}
+    details = probes.probe(clouds, n_halves=2).details
+    assert details["skipped"] == {"a": "no audio"}
+    assert "16 samples" in details["remarks"]["dog-0"]
+    assert details["heard_before"]["of"] == len(data)
 
 
 def test_clouds_of_files(tmp_path: Path) -> None:
