@@ -251,13 +251,22 @@ def read_parquet(source: Path | bytes, columns: Sequence[str] | None = None) -> 
         return file.read(columns=None if columns is None else list(columns), use_threads=False)
 
 
+def parse_json(text: str | bytes) -> Any:
+    """As `json.loads`; a text that is nested too deeply is a `ValueError` like any other that is
+    no JSON."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def read_json(path: Path, error: type[ResidualAudioError] = InputError) -> Any:
     """Any JSON document, with or without a byte order mark, or an error that names the file."""
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+        return parse_json(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise error(f"no file '{path}'") from None
-    except (ValueError, OSError, RecursionError) as reason:
+    except (ValueError, OSError) as reason:
         raise error(f"'{path}' is not readable JSON: {reason}") from reason
 
 

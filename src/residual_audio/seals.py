@@ -40,6 +40,11 @@ def seal_files(paths: Iterable[Path]) -> list[Path]:
     return lists
 
 
+def is_sealed(path: Path) -> bool:
+    """Whether the list beside it has a digest of this file."""
+    return path.name in _known(path.parent / SUMS)
+
+
 def prove_file(path: Path, error: type[ResidualAudioError] = InputError) -> Path:
     """The path, or an error where the file is not what was written; one without a seal passes."""
     sums = path.parent / SUMS

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,10 @@ import pytest
 from residual_audio import files
 from residual_audio.benchmarks.faults.bad_sound import mutate_sound
 from residual_audio.benchmarks.faults.campaigns import CAMPAIGNS, chosen_campaigns, run_campaigns
-from residual_audio.benchmarks.faults.crashes import chosen_moments, crash_everywhere
+from residual_audio.benchmarks.faults.children import in_child
+from residual_audio.benchmarks.faults.crashes import chosen_moments, contents, crash_everywhere
 from residual_audio.benchmarks.faults.damage import damage_files
+from residual_audio.benchmarks.faults.filmed import film, read_film
 from residual_audio.benchmarks.faults.hostile_models import hostile_models
 from residual_audio.benchmarks.faults.hostile_text import hostile_text
 from residual_audio.benchmarks.faults.kills import kill_at_random
@@ -23,7 +27,7 @@ from residual_audio.benchmarks.faults.limits import within_limits
 from residual_audio.benchmarks.faults.outcome import Campaign, CampaignSettings
 from residual_audio.benchmarks.faults.read_back import KINDS
 from residual_audio.benchmarks.faults.same_answer import nothing_left, same_answer
-from residual_audio.benchmarks.faults.works import WORKS, Work
+from residual_audio.benchmarks.faults.works import WORKS, Work, extract_small
 from residual_audio.benchmarks.faults.writers import at_once
 from residual_audio.errors import InputError
 
@@ -46,13 +50,50 @@ def test_crashes_of_training_and_of_steps_of_a_run() -> None:
 
 
 def test_every_command_that_writes_is_crashed() -> None:
-    """The long form has them all; of each file of the longest one moment."""
+    """The long form has them all, at every moment."""
     names = ("extract", "analyse", "ablate", "reweight", "evaluate", "listen", "report", "atlas",
              "export", "train", "run", "cache")  # fmt: skip
     assert set(names) <= {work.name for work in WORKS}
-    assert chosen_moments(10, None, every=True) == list(range(10))
-    assert chosen_moments(15, None, every=False) == [0, 6, 12]
-    assert chosen_moments(10, 3, every=True) == [0, 4, 8]
+    assert chosen_moments(10, None) == list(range(10))
+    assert chosen_moments(10, 3) == [0, 4, 8]
+
+
+def test_a_film_shows_what_a_kill_leaves(tmp_path: Path) -> None:
+    """States that crashes start from are seen in one run: killed there, a process leaves them."""
+    assert in_child(partial(film, extract_small, tmp_path / "whole", tmp_path / "film")) == 0
+    found = read_film(tmp_path / "film")
+    n = len(found.moments)
+    kinds = [moment.partition(" ")[0] for moment, _ in found.moments]
+    assert set(kinds) == {"begin", "written", "synced", "renamed", "durable"}
+    for moment in (0, n // 2, n // 2 + 1, n - 1):
+        killed = tmp_path / f"killed-{moment}"
+        assert in_child(partial(_killed_at, moment, killed)) == -signal.SIGKILL
+        shown = found.show(found.moments[moment][1], tmp_path / f"shown-{moment}")
+        assert _seen(killed) == _seen(shown)
+
+
+def _killed_at(moment: int, out: Path) -> None:
+    n = 0
+
+    def watch(what: files.Moment, path: Path) -> None:
+        nonlocal n
+        if n == moment:
+            if what == "written":
+                os.truncate(path, path.stat().st_size // 2)
+            os.kill(os.getpid(), signal.SIGKILL)
+        n += 1
+
+    files.watch = watch
+    extract_small(out)
+
+
+def _seen(folder: Path) -> dict[str, str]:
+    """Temporary names and holders of locks have the number of their process in them."""
+    return {
+        name.rpartition(".")[0].rpartition(".")[0] if files.is_temporary(name) else name: digest
+        for name, digest in contents(folder).items()
+        if not name.endswith("-holder")
+    }
 
 
 def test_full_disks_and_other_limits_are_one_sentence() -> None:

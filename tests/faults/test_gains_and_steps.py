@@ -9,12 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from filelock import FileLock
 
 from residual_audio.errors import InputError, StoreError
 from residual_audio.pipeline.steps import Done, Steps
+from residual_audio.progress import SILENT
 from residual_audio.reweight.gain_files import load_gains, save_gains
+from residual_audio.seals import SUMS
 from residual_audio.store.lock import NAME, writing
+from residual_audio.training.recipe import TextRecipe
+from residual_audio.training.text_stage import run_text_stage
 from residual_audio.types import Gains, Spectrum
 
 
@@ -96,3 +101,21 @@ def test_a_folder_that_vanishes_is_no_second_error(tmp_path: Path) -> None:
     assert not folder.exists()
     with writing(tmp_path / "y"):
         assert (tmp_path / "y" / NAME).exists()
+
+
+def test_a_tokenizer_whose_process_died_before_its_seal_gets_one(tmp_path: Path) -> None:
+    recipe = TextRecipe(vocabulary=300, width=16, depth=1, n_heads=2, d_out=8)
+    texts = ["a dog barks", "rain on a roof", "a siren far away"]
+
+    def stage() -> None:
+        run_text_stage(recipe, texts, [], tmp_path, 0, torch.device("cpu"), SILENT)
+
+    stage()
+    listed = (tmp_path / SUMS).read_text()
+    (tmp_path / SUMS).unlink()  # killed between the two
+    stage()
+    assert (tmp_path / SUMS).read_text() == listed
+    path = tmp_path / "tokenizer.json"
+    path.write_text(path.read_text().replace("[PAD]", "[PAX]", 1))
+    with pytest.raises(InputError, match=r"tokenizer\.json"):
+        stage()

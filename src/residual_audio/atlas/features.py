@@ -7,7 +7,6 @@ latent, along which the run's own clips are then laid; or both. The file is JSON
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from residual_audio.atlas.autoencoder_files import (
     read_autoencoder,
 )
 from residual_audio.errors import InputError
-from residual_audio.files import read_json_object
+from residual_audio.files import parse_json, read_json_object
 from residual_audio.store import Store
 from residual_audio.types import FloatArray
 
@@ -206,9 +205,9 @@ def _read_safetensors(path: Path) -> _File:
     elif activations is not None and activations.ndim == 2:
         n = activations.shape[1]
     try:
-        names = json.loads(about.get("features", "null"))
-        clips = json.loads(about.get("clips", "null"))
-    except json.JSONDecodeError as error:
+        names = parse_json(about.get("features", "null"))
+        clips = parse_json(about.get("clips", "null"))
+    except ValueError as error:
         raise InputError(f"'{path}': its header is no JSON: {error}") from error
     known = _names(path, names)
     return _File(

@@ -152,6 +152,8 @@ def main() -> None:
         sys.exit(1)
     except ResidualAudioError as error:
         _fail(str(error))
+    except MemoryError as error:
+        _fail(f"there is not enough memory: {error}".rstrip(": "))
     except OSError as error:  # a full disk, a folder that may not be written, too many open files
         where = f": '{error.filename}'" if error.filename else ""
         _fail(f"{error.strerror or error}{where}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -129,6 +128,7 @@ def name_dataset(given: str | None, root: Path | None) -> str:
 def parse_data_options(given: list[str] | None) -> dict[str, object]:
     """`n_clips=100` → {"n_clips": 100}: numbers, true and false as such, all else as text."""
     from residual_audio.errors import InputError
+    from residual_audio.files import parse_json
 
     found: dict[str, Any] = {}
     for item in given or []:
@@ -136,7 +136,7 @@ def parse_data_options(given: list[str] | None) -> dict[str, object]:
         if not equals or not name:
             raise InputError(f"'{item}' is not an option of a data set: write name=value")
         try:
-            found[name.replace("-", "_")] = json.loads(value)
+            found[name.replace("-", "_")] = parse_json(value)
         except ValueError:
             found[name.replace("-", "_")] = value
     return found

@@ -76,14 +76,12 @@ class Files:
         return self._listed[folder]
 
 
-def checked(relative: str) -> None:
+def checked(relative: str, where: str = "the metadata") -> None:
     """Refuse a path of a release's metadata that leaves its folder: it never has reason to."""
     # "//": an absolute name behind a folder, which joining paths would follow
     absolute = relative.startswith("/") or "//" in relative
     if not relative or absolute or "\0" in relative or ".." in relative.split("/"):
-        raise DatasetError(
-            f"the path '{relative}' in the metadata leaves the folder of the data set"
-        )
+        raise DatasetError(f"the path '{relative}' in {where} leaves the folder of the data set")
 
 
 def below(root: Path, *places: str) -> Path:

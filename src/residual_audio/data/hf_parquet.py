@@ -6,7 +6,6 @@ residual-audio extract -d hf:/data/my-set --data-option label=category …
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from residual_audio.data.base import TEMPLATE, Card, Dataset
 from residual_audio.data.packed_clips import ClipRows, PackedClips
 from residual_audio.data.told import Columns, fold_of, label_of, one_text, texts_of
 from residual_audio.errors import AudioError, DatasetError, InputError, UnreachableError
+from residual_audio.files import parse_json
 from residual_audio.types import Clip
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class ParquetSounds:
             key = (path, group)
             if key not in self._kept:
                 try:
-                    with pq.ParquetFile(path) as file:
+                    with pq.ParquetFile(path, page_checksum_verification=True) as file:
                         table = file.read_row_group(
                             group, columns=[f"{self.column}.bytes"], use_threads=False
                         )
@@ -202,7 +202,7 @@ def _add_file(rows: ClipRows, number: int, path: Path, audio: str | None, column
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             column = audio or _audio_column(path, file.schema_arrow)
             if column not in file.schema_arrow.names:
                 raise DatasetError(
@@ -210,6 +210,7 @@ def _add_file(rows: ClipRows, number: int, path: Path, audio: str | None, column
                     f"{', '.join(file.schema_arrow.names)}"
                 )
             columns.check(file.schema_arrow.names, f"'{path}'")
+            _check_bytes(path, column, file.schema_arrow.field(column).type)
             _add_rows(rows, number, path, file, column, columns)
     except (OSError, pa.ArrowException) as error:
         raise DatasetError(f"'{path}' is not a whole parquet file: {error}") from error
@@ -258,10 +259,24 @@ def _audio_column(path: Path, schema: pa.Schema) -> str:
     return found[0]
 
 
+def _check_bytes(path: Path, column: str, kind: pa.DataType) -> None:
+    """The sound itself must be there, as bytes."""
+    import pyarrow as pa
+
+    fields = {f.name: f.type for f in kind} if pa.types.is_struct(kind) else {}
+    held = fields.get("bytes")
+    if held is None or not any(
+        is_(held) for is_ in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_null)
+    ):
+        raise DatasetError(f"'{path}': the column '{column}' does not hold the bytes of sounds")
+    if "path" not in fields:
+        raise DatasetError(f"'{path}': the column '{column}' has bytes, but no field 'path'")
+
+
 def _class_names(schema: pa.Schema, label: str | None) -> list[str] | None:
     """Of class numbers, as `datasets` writes them into the file."""
     try:
-        told = json.loads((schema.metadata or {})[b"huggingface"])
+        told = parse_json((schema.metadata or {})[b"huggingface"])
         names = told["info"]["features"][label]["names"]
         return [str(name) for name in names]
     except (KeyError, TypeError, ValueError):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from residual_audio.errors import DatasetError
+from residual_audio.files import parse_json
 
 Row = dict[str, str]
 
@@ -73,7 +73,7 @@ def read_jsonl(path: Path) -> list[dict[str, object]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = parse_json(line)
         except ValueError as error:
             raise DatasetError(f"'{path}' line {number} is not JSON: {error}") from None
         if not isinstance(row, dict):

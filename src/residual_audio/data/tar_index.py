@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 
 from residual_audio.data.audio_files import AUDIO_SUFFIXES, checked
 from residual_audio.errors import DatasetError
+from residual_audio.files import parse_json, shown
 
 _NOTE_MAX = 1_000_000
 """Bytes of a .json or .txt beside a sound."""
@@ -38,13 +38,14 @@ def tar_samples(path: Path) -> Iterator[TarSample]:
                 tar.members = []  # type: ignore[attr-defined]  # it would keep every one of them
                 if not member.isreg():
                     continue  # links and devices are never followed
-                checked(member.name.removeprefix("./"))
+                within = shown(member.name.removeprefix("./"))
+                checked(within, f"a member of '{path}'")
                 end = member.offset_data + member.size
                 if member.size < 0 or member.sparse or end > n_bytes:
                     raise DatasetError(
                         f"'{path}' is cut short or damaged: '{member.name}' reaches beyond its end"
                     )
-                folder, slash, name = member.name.removeprefix("./").rpartition("/")
+                folder, slash, name = within.rpartition("/")
                 stem, _, suffix = name.partition(".")
                 key = f"{folder}{slash}{stem}"
                 if current is None or current.key != key:
@@ -76,7 +77,7 @@ def _take(
             sample.text = text.strip()
             return
         try:
-            found = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            found = parse_json(text)
+        except ValueError as error:
             raise DatasetError(f"'{member.name}' in '{path}' is not JSON") from error
         sample.json = found if isinstance(found, dict) else {}

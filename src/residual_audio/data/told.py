@@ -10,6 +10,8 @@ from residual_audio.data.audio_files import nfc, readable
 from residual_audio.errors import DatasetError
 from residual_audio.files import harmless
 
+_FOLD_MAX = 2**31
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -31,7 +33,7 @@ class Columns:
 
 def one_text(value: object) -> str | None:
     """A label or a group as text."""
-    if value is None or isinstance(value, list | dict):
+    if value is None or isinstance(value, list | dict) or value != value:  # NaN: pandas has none
         return None
     text = nfc(harmless(str(value))).strip()
     return text or None
@@ -52,6 +54,9 @@ def fold_of(value: Any, where: str) -> int | None:
     if value is None:
         return None
     try:
-        return int(value)
-    except (TypeError, ValueError):
-        raise DatasetError(f"{where}: the fold '{value}' is not a whole number") from None
+        found = int(value)
+        if (isinstance(value, str) or found == value) and abs(found) < _FOLD_MAX:
+            return found
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise DatasetError(f"{where}: the fold '{harmless(str(value))}' is not a whole number")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from residual_audio.data.base import TEMPLATE, Card, Dataset
@@ -102,21 +103,12 @@ def load(
 
 def shard_files(pattern: str) -> list[Path]:
     """Paths of a pattern with {first..last} (zero-padded), * or ?, in order."""
-    found: list[str] = []
+    files: list[Path] = []
     for one in _ranges(str(Path(pattern).expanduser())):
         here = sorted(glob.glob(one)) if glob.has_magic(one) else [one]
         if not here:
             raise DatasetError(f"no file is called '{one}'. {CARD.download}")
-        found += here
-    files = [Path(name) for name in found]
-    for path in files:
-        if not path.is_file():
-            raise DatasetError(f"there is no tar file '{path}'. {CARD.download}")
-        if path.suffix.lower() != ".tar":
-            raise DatasetError(
-                f"'{path}' is not called .tar: a compressed archive cannot be read at any place; "
-                "unpack it to a plain tar file (gunzip) first"
-            )
+        files += [_tar_file(Path(name)) for name in here]
     stems = [path.stem for path in files]
     if len(set(stems)) < len(stems):
         raise DatasetError(
@@ -125,20 +117,31 @@ def shard_files(pattern: str) -> list[Path]:
     return files
 
 
-def _ranges(pattern: str) -> list[str]:
-    found = re.search(r"\{(\d+)\.\.(\d+)\}", pattern)
+def _tar_file(path: Path) -> Path:
+    if not path.is_file():
+        raise DatasetError(f"there is no tar file '{path}'. {CARD.download}")
+    if path.suffix.lower() != ".tar":
+        raise DatasetError(
+            f"'{path}' is not called .tar: a compressed archive cannot be read at any place; "
+            "unpack it to a plain tar file (gunzip) first"
+        )
+    return path
+
+
+def _ranges(pattern: str) -> Iterator[str]:
+    """One after the other: the first that is not there ends it, however many were asked for."""
+    found = re.search(r"\{(\d{1,9})\.\.(\d{1,9})\}", pattern)
     if found is None:
-        return [pattern]
+        yield pattern
+        return
     first, last = int(found[1]), int(found[2])
     if last < first or last - first > 1_000_000:
         raise InputError(f"'{found[0]}' is no range of shards: write {{000..099}}")
     width = len(found[1])
     before, after = pattern[: found.start()], pattern[found.end() :]
-    return [
-        f"{before}{number:0{width}d}{rest}"
-        for number in range(first, last + 1)
-        for rest in _ranges(after)
-    ]
+    for number in range(first, last + 1):
+        for rest in _ranges(after):
+            yield f"{before}{number:0{width}d}{rest}"
 
 
 def _clip(path: Path, sample: TarSample, columns: Columns) -> Clip:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from residual_audio.data.audio_files import is_audio
 from residual_audio.errors import InputError
-from residual_audio.files import read_json
+from residual_audio.files import parse_json, read_json
 
 FILE_NAMES = ("file", "file_name", "filename", "path", "audio", "id")
 PROMPT_NAMES = ("prompt", "caption", "text", "description")
@@ -60,11 +60,11 @@ def _stated(source: Path) -> list[tuple[str, str]]:
             lines = source.read_text(encoding="utf-8-sig").splitlines()
             lines = [line for line in lines if line.strip()]
             if source.suffix == ".jsonl":
-                rows = [json.loads(line) for line in lines]
+                rows = [parse_json(line) for line in lines]
             else:
                 rows = list(csv.DictReader(lines))
         return [_named(row, source) for row in rows]
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, csv.Error) as error:
         raise InputError(f"'{source}' cannot be read as prompts: {error}") from error
 
 

@@ -89,9 +89,12 @@ def _read_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]
     if len(numbered) < 2:
         raise InputError(f"'{path}' has no row below its header")
     delimiter = max(",;\t", key=numbered[0][1].count)
-    cells = csv.reader((line for _, line in numbered), delimiter=delimiter)
-    header = [name.strip().strip('"') for name in next(cells)]
-    body = zip((i for i, _ in numbered[1:]), cells, strict=False)
+    try:
+        read = list(csv.reader((line for _, line in numbered), delimiter=delimiter))
+    except csv.Error as error:
+        raise InputError(f"'{path}' is not a readable table: {error}") from error
+    header = [name.strip().strip('"') for name in read[0]]
+    body = zip((i for i, _ in numbered[1:]), read[1:], strict=False)
     return header, [
         (i, dict(zip(header, (c.strip() for c in row), strict=False))) for i, row in body
     ]

@@ -138,9 +138,12 @@ def _read_table(path: Path) -> list[dict[str, object]]:
         raise InputError(
             f"'{path}' is not a table: give a list of objects, or an object with columns and rows"
         )
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(line for line in file if line.strip())
-        return [{(k or "").strip(): v for k, v in row.items()} for row in reader]
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(line for line in file if line.strip())
+            return [{(k or "").strip(): v for k, v in row.items()} for row in reader]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"'{path}' is not a CSV table: {error}") from error
 
 
 def _named(labels: Sequence[str], known: Sequence[str], place: int) -> str | None:

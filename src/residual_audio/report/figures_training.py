@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from residual_audio.errors import InputError
+from residual_audio.files import parse_json
 from residual_audio.report.run_tables import Tables
 from residual_audio.report.style import PAGE, series_colour, stage_colour
 from residual_audio.table import Table, from_rows
@@ -32,7 +32,7 @@ def training_table(run: Path) -> Table | None:
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
-            record = json.loads(line)
+            record = parse_json(line)
             stages = np.array([Head.parse(name).stage for name in record["heads"]])
             for stage in np.unique(stages):
                 row = {"step": record["step"], "stage": int(stage)}
@@ -42,7 +42,7 @@ def training_table(run: Path) -> Table | None:
                     known = np.asarray(record.get(name) or [np.nan] * len(stages), float)
                     row[name] = float(np.mean(known[stages == stage]))
                 rows.append(row | {name: record.get(name, np.nan) for name in SCALARS})
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, TypeError, IndexError) as error:
             raise InputError(f"line {number} of '{path}' is not a tracked step: {error}") from error
     return from_rows("training", rows, "Dimension and geometry while the model learns")
 

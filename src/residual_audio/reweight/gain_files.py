@@ -18,7 +18,7 @@ from safetensors.numpy import save
 
 from residual_audio import provenance
 from residual_audio.errors import InputError
-from residual_audio.files import write_bytes, write_json, write_safetensors
+from residual_audio.files import parse_json, write_bytes, write_json, write_safetensors
 from residual_audio.reweight.gains import check_gains, moved, n_gains
 from residual_audio.types import FloatArray, Gains, Spectrum
 
@@ -112,11 +112,11 @@ def _put_together(
     about: Mapping[str, str],
     arrays: Mapping[str, FloatArray],
 ) -> Gains:
-    counts = json.loads(about["n"])
+    counts = parse_json(about["n"])
     gains: dict[str, FloatArray] = {}
     spectra: dict[str, Spectrum] = {}
     start = 0
-    for unit, size in json.loads(header["units"]).items():
+    for unit, size in parse_json(header["units"]).items():
         gains[unit] = flat[start : start + size]
         start += size
         mean, basis, values = (arrays[f"{p}/{unit}"] for p in ("mean", "basis", "eigenvalues"))
@@ -125,10 +125,10 @@ def _put_together(
         Gains(
             gains,
             spectra,
-            keep_mean=json.loads(header["keep_mean"]),
+            keep_mean=parse_json(header["keep_mean"]),
             path=header["path"],  # type: ignore[arg-type]
-            fitted_on=json.loads(header["fitted_on"]),
-            means=json.loads(header.get("means", "{}")),
+            fitted_on=parse_json(header["fitted_on"]),
+            means=parse_json(header.get("means", "{}")),
         )
     )
 

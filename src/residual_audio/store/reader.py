@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from residual_audio.errors import InputError, StoreError
+from residual_audio.files import parse_json
 from residual_audio.metrics.moments import Moments, merge_all
 from residual_audio.store import clips as clip_index
 from residual_audio.store.about import (
@@ -325,7 +325,7 @@ class Store:
     def text_record(self) -> dict[str, Any]:
         """Prompt, classes, dictionary and where its entries are from."""
         try:
-            return dict(json.loads(read_listed(self.folder, self._listed[TEXTS])))
+            return dict(parse_json(read_listed(self.folder, self._listed[TEXTS])))
         except ValueError as error:
             raise StoreError(f"'{TEXTS}' of '{self.folder}' is not JSON") from error
 

@@ -5,7 +5,6 @@ File names in a recipe are below the data root given to the command, so a recipe
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Sequence
 from importlib import resources
@@ -15,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from residual_audio.errors import InputError
+from residual_audio.files import parse_json
 
 
 class _Strict(BaseModel):
@@ -313,10 +313,10 @@ def load_recipe(source: str | Path, settings: Sequence[str] = ()) -> Recipe:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    text = path.read_text(encoding="utf-8")
     try:
-        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except ValueError as error:
+        text = path.read_text(encoding="utf-8")
+        values = parse_json(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
         raise InputError(f"recipe '{path}' is not readable: {error}") from error
     if not isinstance(values, dict):
         raise InputError(f"recipe '{path}' holds no settings")
@@ -328,7 +328,7 @@ def _lay_over(values: dict[str, object], setting: str) -> None:
     if not found:
         raise InputError(f"setting '{setting}': write it as section.key=value")
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError:
         value = text
     *sections, key = name.strip().split(".")

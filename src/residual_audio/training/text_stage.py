@@ -15,7 +15,7 @@ from residual_audio.files import read_json, write_json, write_text
 from residual_audio.models.text_small import SmallText, SmallTextConfig, load_bpe, train_bpe
 from residual_audio.models.weights import load_strict
 from residual_audio.progress import Progress
-from residual_audio.seals import prove_file, seal_files
+from residual_audio.seals import is_sealed, prove_file, seal_files
 from residual_audio.training.losses import cosine_distance, relational
 from residual_audio.training.recipe import TextRecipe
 from residual_audio.training.sentence import Vectors, embed_sentences, into_space, sentence_space
@@ -168,11 +168,14 @@ def run_text_stage(
     if has_tower(folder):
         return load_tower(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    if (folder / "tokenizer.json").is_file():
-        tokenizer = load_bpe(prove_file(folder / "tokenizer.json"))
+    path = folder / "tokenizer.json"
+    if path.is_file():
+        tokenizer = load_bpe(prove_file(path))
     else:
         tokenizer = train_bpe(texts, recipe.vocabulary)
-        seal_files([write_text(folder / "tokenizer.json", tokenizer.to_str())])
+        write_text(path, tokenizer.to_str())
+    if not is_sealed(path):  # also of one whose process was killed before it came to that
+        seal_files([path])
     tower = build_tower(recipe, tokenizer, seed)
     if recipe.encoder is None:  # learned together with the audio
         return tower

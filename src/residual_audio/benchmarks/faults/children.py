@@ -15,14 +15,30 @@ from multiprocessing.context import ForkServerProcess
 LONGEST_S = 300.0
 PRELOADED = (
     "residual_audio.benchmarks.faults.works",
+    "residual_audio.cli.app",
+    "residual_audio.cli.evaluate",
+    "residual_audio.cli.extract",
+    "huggingface_hub.file_download",
+    "matplotlib.pyplot",
     "pandas",
     "pyarrow.parquet",
+    "torch._dynamo",
     "residual_audio.ablation.ablation",
     "residual_audio.adaptation.adapted",
+    "residual_audio.adaptation.adapted_captions",
     "residual_audio.analysis.analysis",
     "residual_audio.atlas.build",
+    "residual_audio.data.synthetic",
+    "residual_audio.direct.time_map",
+    "residual_audio.embeddings.of_texts",
+    "residual_audio.evaluation.by_centroids",
+    "residual_audio.evaluation.retrieval",
     "residual_audio.evaluation.zero_shot",
+    "residual_audio.models.text_small",
+    "residual_audio.pipeline.heard_clips",
     "residual_audio.report.figures",
+    "residual_audio.report.page",
+    "residual_audio.report.write",
     "residual_audio.training.training",
 )
 """What the works import when they get there: thousands of children need not."""
@@ -65,9 +81,17 @@ def in_child(work: Callable[[], None]) -> int:
     return ended(start(work))
 
 
-def _do(work: Callable[[], None]) -> None:
+def quietly(work: Callable[[], None]) -> int:
+    """The exit code of work in this process, which ends with it."""
     try:
         work()
+    except SystemExit as asked:
+        return asked.code if isinstance(asked.code, int) else int(asked.code is not None)
     except Exception as error:
         os.write(2, f"{type(error).__name__}: {error}\n".encode())
-        sys.exit(1)
+        return 1
+    return 0
+
+
+def _do(work: Callable[[], None]) -> None:
+    sys.exit(quietly(work))

@@ -12,14 +12,25 @@ from functools import partial
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from residual_audio.benchmarks.faults.children import ended, start
+from residual_audio.benchmarks.faults.children import ended, in_child, start
+from residual_audio.benchmarks.faults.works import CLASSES, trained
+from residual_audio.errors import EngineError
 
-EXTRACT = ("extract", "-m", "nano", "-d", "synthetic", "--data-option", "n_clips=4")
-"""A real extraction of two shards and a few seconds."""
+MODEL = "model"
+"""Of the commands, beside the folder they write to."""
+DATA = ("-d", "synthetic", "--data-option", "n_clips=4", "--data-option", f"classes={CLASSES}")
+
+
+def make_model(room: Path) -> None:
+    """Of two stages, with a text side."""
+    if in_child(partial(trained, room)):
+        raise EngineError("the model of the campaign could not be trained")
 
 
 def extract_to(out: Path) -> list[str]:
-    return [*EXTRACT, "--shard-size", "2", "--quiet", "--out", str(out)]
+    """A real extraction of two shards."""
+    model = str(out.parent / MODEL)
+    return ["extract", "-m", model, *DATA, "--shard-size", "2", "--quiet", "--out", str(out)]
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,7 @@ def begin(
     arguments: list[str], said_in: Path, around: Callable[[], None] | None = None
 ) -> ForkServerProcess:
     """Start `residual-audio …` in a child, after `around` has made it worse."""
-    return start(partial(_command, arguments, said_in, around))
+    return start(partial(run_command, arguments, said_in, around))
 
 
 def end_of(child: ForkServerProcess, said_in: Path) -> Said:
@@ -57,7 +68,8 @@ def said(arguments: list[str], said_in: Path, around: Callable[[], None] | None 
     return end_of(begin(arguments, said_in, around), said_in)
 
 
-def _command(arguments: list[str], said_in: Path, around: Callable[[], None] | None) -> None:
+def run_command(arguments: list[str], said_in: Path, around: Callable[[], None] | None) -> None:
+    """In this process, which says into a file from now on."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with said_in.open("wb") as file:
         os.dup2(file.fileno(), 2)

@@ -1,13 +1,15 @@
-"""Die at every moment of every write, start again: the same files, nothing lost, nothing left."""
+"""Die at every moment of every write, start again: the same files, nothing lost, nothing left.
+
+Moments that show the same files (written, and then synced) are one start: what it does depends on
+what it finds.
+"""
 
 from __future__ import annotations
 
 import csv
 import hashlib
 import json
-import os
 import shutil
-import signal
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,6 +19,8 @@ from typing import Any
 
 from residual_audio import files
 from residual_audio.benchmarks.faults.children import in_child
+from residual_audio.benchmarks.faults.filmed import film, read_film
+from residual_audio.benchmarks.faults.grounds import stand_on
 from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
 from residual_audio.benchmarks.faults.works import WORKS, Work
 from residual_audio.errors import EngineError
@@ -45,79 +49,54 @@ def crash_everywhere(
 
 
 def _crash(work: Work, folder: Path, campaign: Campaign, most: int | None) -> None:
-    ground = folder / "ground"
-    ground.mkdir()
-    if work.prepare is not None and in_child(partial(work.prepare, ground)):
-        raise EngineError(f"what {work.name} starts from could not be made")
-    counted = folder / "moments"
-    if in_child(partial(_run, work, _begin(ground, folder / "whole"), None, counted)):
+    ground = stand_on(work.starts_from, folder / "ground")
+    begun = Path(shutil.copytree(ground, folder / "whole"))
+    if in_child(partial(film, work.write, begun, folder / "film")):
         raise EngineError(f"the undisturbed {work.name} failed")
-    whole = contents(folder / "whole")
-    moments = chosen_moments(int(counted.read_text()), most, work.all_moments)
+    whole = contents(begun)
+    found = read_film(folder / "film")
+    moments = chosen_moments(len(found.moments), most)
     progress = campaign.asked.progress
     progress.step(f"crash {work.name}", len(moments), "moments")
-    for moment in moments:
-        out = folder / f"crashed-{moment}"
-        campaign.attempt(lambda out=out, moment=moment: _at(work, ground, out, moment, whole))  # type: ignore[misc]
-        shutil.rmtree(out, ignore_errors=True)
+    judged: dict[int, str | None] = {}
+    for i in moments:
+        moment, state = found.moments[i]
+        out = folder / f"crashed-{state}"
+
+        def start_again(out: Path = out, state: int = state, moment: str = moment) -> str | None:
+            if state not in judged:  # what the next start does depends on what it finds, alone
+                problem = _judge(work, found.show(state, out), whole)
+                judged[state] = problem and f"killed at '{moment}' of {work.name}: {problem}"
+                shutil.rmtree(out, ignore_errors=True)
+            return judged[state]
+
+        campaign.attempt(start_again)
         progress.advance()
     campaign.end()
 
 
-def chosen_moments(n: int, most: int | None, every: bool) -> list[int]:
-    """All; or of each file one, another one each time; or so many, spread evenly."""
-    if most is not None:
-        return list(range(0, n, max(1, -(-n // most))))
-    # a file has five moments: begun, written, synced, renamed, durable
-    return [i for i in range(n) if every or i % 5 == (i // 5) % 5]
+def chosen_moments(n: int, most: int | None) -> list[int]:
+    """All, or so many, spread evenly."""
+    return list(range(0, n, 1 if most is None else max(1, -(-n // most))))
 
 
-def _begin(ground: Path, out: Path) -> Path:
-    return Path(shutil.copytree(ground, out))
-
-
-def _at(work: Work, ground: Path, out: Path, moment: int, whole: dict[str, str]) -> str | None:
-    status = in_child(partial(_run, work, _begin(ground, out), moment, None))
-    return _judge(work, out, status, whole)
-
-
-def _judge(work: Work, out: Path, status: int, whole: dict[str, str]) -> str | None:
-    where = f"{out.name} of {work.name}"
-    if status != -signal.SIGKILL:
-        return f"{where} was not killed"
+def _judge(work: Work, out: Path, whole: dict[str, str]) -> str | None:
     before = contents(out)
     if work.may_refuse and (out / work.may_refuse).exists():
         if not in_child(partial(work.write, out)):
-            return f"{where}: written over what was there"
+            return "written over what was there"
         shutil.rmtree(out / work.may_refuse)
     if in_child(partial(work.write, out)):
-        return f"{where}: the next start failed"
+        return "the next start failed"
     after = contents(out)
     finished = [name for name in before if name in whole and not files.is_temporary(name)]
     shards = [name for name in finished if Path(name).name.startswith("shard-")]
     if any(after.get(name) != before[name] for name in shards):
-        return f"{where}: a finished shard was changed or lost"
+        return "a finished shard was changed or lost"
     if after != whole:
         differ = sorted(n for n in {*after, *whole} if after.get(n) != whole.get(n))
-        return f"{where}: {', '.join(differ[:3])} differ from an undisturbed run"
+        return f"{', '.join(differ[:3])} differ from an undisturbed run"
     return None
-
-
-def _run(work: Work, out: Path, die_at: int | None, count_in: Path | None) -> None:
-    n = 0
-
-    def watch(moment: files.Moment, path: Path) -> None:
-        nonlocal n
-        if n == die_at:
-            if moment == "written" and path.is_file():
-                os.truncate(path, path.stat().st_size // 2)  # in the middle of writing it
-            os.kill(os.getpid(), signal.SIGKILL)
-        n += 1
-
-    files.watch = watch
-    work.write(out)
-    if count_in is not None:
-        count_in.write_text(str(n))
 
 
 def contents(folder: Path) -> dict[str, str]:

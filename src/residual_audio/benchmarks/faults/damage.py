@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from residual_audio.benchmarks.faults.children import in_child
+from residual_audio.benchmarks.faults.grounds import stand_on
 from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
 from residual_audio.benchmarks.faults.read_back import KINDS, FileKind
-from residual_audio.errors import EngineError, ResidualAudioError
+from residual_audio.errors import ResidualAudioError
 from residual_audio.seals import SUMS
 
 FLIPS, CUTS = 300, 50
@@ -43,9 +43,7 @@ def damage_files(
 
 
 def _damage(kind: FileKind, out: Path, campaign: Campaign, flips: int, cuts: int) -> None:
-    out.mkdir()
-    if in_child(partial(kind.make, out)):
-        raise EngineError(f"files of the kind '{kind.name}' could not be made")
+    stand_on(kind.makes, out)
     logging.disable(logging.WARNING)  # of a cache that is not used, each time
     try:
         whole = kind.read(out)

@@ -21,8 +21,8 @@ from residual_audio.errors import EngineError
 from residual_audio.extraction.extraction import extract
 from residual_audio.store.verify import verify_store
 
-N_CLIPS, SHARD = 48, 4
-KILLS = {"one process": 40, "parent of two": 20, "worker of two": 20, "SIGTERM": 20}
+N_CLIPS, SHARD = 24, 2
+KILLS = {"one process": 60, "parent of two": 10, "worker of two": 10, "SIGTERM": 20}
 """A hundred in all."""
 _GONE_S = 30.0
 """Workers whose parent is gone end within so many seconds."""

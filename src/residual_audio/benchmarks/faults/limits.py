@@ -16,35 +16,46 @@ from functools import partial
 from pathlib import Path
 
 from residual_audio import files
-from residual_audio.benchmarks.faults.commands import extract_to, said
+from residual_audio.benchmarks.faults.commands import extract_to, make_model, said
 from residual_audio.benchmarks.faults.crashes import contents
 from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
+from residual_audio.benchmarks.faults.small_disk import can_mount, sizes, too_small
 from residual_audio.errors import EngineError
 from residual_audio.files import cache_dir
 
 ADDRESS_SPACE = 1_500_000_000
 DESCRIPTORS = 64
-LARGEST_FILE = 20_000
+LARGEST_FILES = (100, 1_000, 4_000, 10_000, 20_000)
+DISKS = 24
+"""Sizes of real disks that are too small, where the system lets us make one."""
 
 
 def within_limits(asked: CampaignSettings = STANDARD, most: int | None = None) -> list[Campaign]:
     """One campaign a limit; with `most`, the disk is full at only so many writes."""
     promise = "one sentence and exit 1 at most; the next start comes to the identical files"
-    found = {name: asked.campaign(f"limits: {name}", promise) for name in LIMITS}
+    small = "small disk"
+    names = [*LIMITS, *([small] if can_mount() else [])]
+    found = {name: asked.campaign(f"limits: {name}", promise) for name in names}
     if all(campaign.complete for campaign in found.values()):
         return list(found.values())
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
+        make_model(room)
         whole, n_moments = _undisturbed(room)
         moments = range(0, n_moments, 1 if most is None else max(1, -(-n_moments // most)))
         cases = {name: limit.ways(moments) for name, limit in LIMITS.items()}
-        asked.progress.step("limits", sum(len(ways) for ways in cases.values()), "cases")
+        disks = sizes(room / "whole", DISKS if most is None else most)
+        n_cases = sum(len(ways) for ways in cases.values()) + len(disks)
+        asked.progress.step("limits", n_cases, "cases")
         for name, ways in cases.items():
             for i, way in enumerate(ways):
                 out = room / f"{name} {i}".replace(" ", "-")
                 found[name].attempt(partial(_judge, out, way, LIMITS[name].codes, whole))
                 asked.progress.advance()
                 shutil.rmtree(out, ignore_errors=True)
+        for size in disks if small in found else ():
+            found[small].attempt(partial(too_small, size, room / f"disk-of-{size}", whole))
+            asked.progress.advance()
     return [campaign.end() for campaign in found.values()]
 
 
@@ -139,9 +150,11 @@ def _vanish_at(moment: int, out: Path) -> None:
     _at(moment, vanish)
 
 
-def _small_files(out: Path) -> None:
+def _small_files(i: int, out: Path) -> None:
+    """A write that fails in its middle."""
+    largest = LARGEST_FILES[i % len(LARGEST_FILES)]
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
 
 
 def _few_descriptors(out: Path) -> None:
@@ -176,18 +189,21 @@ class Limit:
     at: Callable[[int, Path], None] | None = None
     """For limits that begin with a write."""
     every: int = 1
+    only: int | None = None
+    """So many ways, whatever the number of writes."""
 
     def ways(self, moments: range) -> list[Way]:
         if self.at is None:
             return [] if self.once is None else [self.once]
-        return [partial(self.at, n) for n in moments[:: self.every]]
+        chosen = moments[:: self.every] if self.only is None else range(self.only)
+        return [partial(self.at, n) for n in chosen]
 
 
 LIMITS = {
     "disk full": Limit((1,), at=_full_at),
     "read-only": Limit((1,), at=_read_only_at, every=2),
     "folder vanishes": Limit((0, 1), at=_vanish_at, every=2),
-    "files cannot grow": Limit((1,), _small_files),
+    "files cannot grow": Limit((1,), at=_small_files, only=len(LARGEST_FILES)),
     "full cache": Limit((0,), _full_cache),
     "no temporary folder": Limit((0, 1), _no_temporary),
     "64 descriptors": Limit((0, 1), _few_descriptors),

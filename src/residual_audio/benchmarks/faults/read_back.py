@@ -6,13 +6,13 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from residual_audio.benchmarks.faults import works
+from residual_audio.benchmarks.faults.grounds import Make
 from residual_audio.errors import StoreError
 from residual_audio.files import read_json_object
 from residual_audio.models import native
@@ -26,7 +26,7 @@ class FileKind:
     """Files of one kind below a folder."""
 
     name: str
-    make: Callable[[Path], None]
+    makes: tuple[Make, ...]
     read: Callable[[Path], Any]
     """All that is in them, to be compared; or an error that names the file."""
     files: tuple[str, ...] = ("**/*",)
@@ -168,17 +168,18 @@ def _bytes(values: object) -> tuple[str, tuple[int, ...], bytes]:
 
 
 KINDS = (
-    FileKind("store", works.extract_small, _read_store, ("store/*",)),
-    FileKind("gains", _gains, _read_gains, ("*.safetensors",)),  # the card is for people
-    FileKind("model", _model, _read_model),
-    FileKind("results", _result, _read_result),
-    FileKind("tables", partial(works.run_until, "reweight"), _read_tables,
+    FileKind("store", (works.extract_small,), _read_store, ("store/*",)),
+    FileKind("gains", (_gains,), _read_gains, ("*.safetensors",)),  # the card is for people
+    FileKind("model", (_model,), _read_model),
+    FileKind("results", (_result,), _read_result),
+    FileKind("tables", works.run_until("reweight"), _read_tables,
          ("tables/*.csv", "tables/*.parquet", "tables/*.json", "tables/SHA256SUMS")),
-    FileKind("run", works.run_and_record, _read_run, ("run.json", "steps.json", "previews/*")),
-    FileKind("atlas data", partial(works.run_until, "report"), _read_media, ("atlas-data/**/*",)),
-    FileKind("training", _training, _read_training,
+    FileKind("run", (works.trained, works.whole_run), _read_run,
+         ("run.json", "steps.json", "previews/*")),
+    FileKind("atlas data", works.run_until("report"), _read_media, ("atlas-data/**/*",)),
+    FileKind("training", (_training,), _read_training,
          ("training/audio/checkpoint.*", "training/cache/*.safetensors",
           "training/text/tokenizer.json")),
-    FileKind("cache", works.cached_model, _read_cache, ("cache/embeddings/**/*",)),
-    FileKind("digests of data", _contents, _read_contents, ("cache/**/*.json",)),
+    FileKind("cache", (works.trained, works.keep_vectors), _read_cache, ("cache/embeddings/**/*",)),
+    FileKind("digests of data", (_contents,), _read_contents, ("cache/**/*.json",)),
 )  # fmt: skip

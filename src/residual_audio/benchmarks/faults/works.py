@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from residual_audio.benchmarks.faults.grounds import Make
 from residual_audio.benchmarks.small_model import small_model
 from residual_audio.data.registry import load_dataset
 from residual_audio.embeddings.vector_cache import Embedded
@@ -50,12 +51,10 @@ class Work:
 
     name: str
     write: Callable[[Path], None]
-    prepare: Callable[[Path], None] | None = None
-    """Makes what the work starts from."""
+    starts_from: tuple[Make, ...] = ()
+    """What is done first, undisturbed."""
     may_refuse: str = ""
     """What the next start may say is there already; without it, it starts anew."""
-    all_moments: bool = True
-    """False: so much is written that one moment of every file must do."""
 
 
 def extract_small(out: Path) -> None:
@@ -132,15 +131,11 @@ def step_of_run(name: str, out: Path) -> None:
     STEPS[name](Workshop(settings_of(out), SILENT))
 
 
-def run_until(name: str, out: Path) -> None:
-    """A run up to a step, without it."""
-    trained(out)
-    at = Workshop(settings_of(out), SILENT)
-    for step, work in STEPS.items():
-        if step == name:
-            return
-        if step != "report":  # nothing rests on the figures, and they take longest
-            work(at)
+def run_until(name: str) -> tuple[Make, ...]:
+    """What makes a run up to a step, without it."""
+    before = list(STEPS)[: list(STEPS).index(name)]
+    # nothing rests on the figures, and they take longest
+    return (trained, *(partial(step_of_run, step) for step in before if step != "report"))
 
 
 def _report(out: Path) -> None:
@@ -153,13 +148,12 @@ def _report(out: Path) -> None:
 
 
 def whole_run(out: Path) -> None:
+    """All steps, with one figure."""
+    from residual_audio.report import figures
+
+    for name in [name for name in figures.FIGURES if name != "fisher"]:
+        del figures.FIGURES[name]  # of this process, which does nothing else
     run(settings_of(out))
-
-
-def run_and_record(out: Path) -> None:
-    """A whole run, with its model."""
-    trained(out)
-    whole_run(out)
 
 
 def _convert(out: Path) -> None:
@@ -195,24 +189,19 @@ def cached(out: Path) -> Embedded:
     return embed_clips(load_model(str(out / MODEL), "cpu"), data)
 
 
-def _cache(out: Path) -> None:
-    cached(out)
-
-
-def cached_model(out: Path) -> None:
-    trained(out)
+def keep_vectors(out: Path) -> None:
     cached(out)
 
 
 _OF_A_RUN = ("analyse", "ablate", "reweight", "evaluate", "listen", "atlas")
 WORKS = (
     Work("extract", extract_small),
-    *(Work(name, partial(step_of_run, name), partial(run_until, name)) for name in _OF_A_RUN),
-    Work("report", _report, partial(run_until, "report")),
-    Work("cache", _cache, trained),
+    *(Work(name, partial(step_of_run, name), run_until(name)) for name in _OF_A_RUN),
+    Work("report", _report, run_until("report")),
+    Work("cache", keep_vectors, (trained,)),
     Work("convert", _convert),
-    Work("export", _fold, trained, may_refuse="folded"),
-    Work("store export", _export, extract_small),
+    Work("export", _fold, (trained,), may_refuse="folded"),
+    Work("store export", _export, (extract_small,)),
     Work("train", train_small),
-    Work("run", whole_run, trained, all_moments=False),
+    Work("run", whole_run, (trained,)),
 )

@@ -13,7 +13,15 @@ from functools import partial
 from pathlib import Path
 
 from residual_audio.benchmarks.faults.children import ended, in_child, start
-from residual_audio.benchmarks.faults.commands import begin, end_of, extract_to, said
+from residual_audio.benchmarks.faults.commands import (
+    DATA,
+    MODEL,
+    begin,
+    end_of,
+    extract_to,
+    make_model,
+    said,
+)
 from residual_audio.benchmarks.faults.crashes import contents
 from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
 from residual_audio.benchmarks.faults.works import train_small
@@ -21,7 +29,7 @@ from residual_audio.errors import EngineError
 from residual_audio.results import slug
 from residual_audio.store.lock import NAME as LOCK
 
-ROUNDS = 16
+ROUNDS = 8
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,7 @@ def at_once(asked: CampaignSettings = STANDARD, rounds: int = ROUNDS) -> list[Ca
     draw = random.Random(asked.seed)
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
+        make_model(room)
         begun = time.monotonic()
         if said(extract_to(room / "whole"), room / "said").code:
             raise EngineError("the undisturbed extraction failed")
@@ -75,7 +84,7 @@ def _two_evaluations(room: Path, ground: Undisturbed, after_s: float) -> str | N
     room.mkdir()
     texts = []
     notes = [room / f"said-{i}" for i in (0, 1)]
-    call = ["evaluate", "-m", "nano", "-d", "synthetic", "--data-option", "n_clips=4"]
+    call = ["evaluate", "-m", str(room.parent / MODEL), *DATA]
     cached = partial(_cache_in, room / "cache")
     children = [
         begin([*call, "--json", "--out", str(room / f"out-{i}")], note, cached)
