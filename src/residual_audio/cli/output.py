@@ -40,7 +40,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
         table.add_column(escape(column))
     for row in rows:
         table.add_row(*(escape(harmless(str(cell))) for cell in row))
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    # without emoji: `hf:clap: …` would show clapping hands
+    console = Console(width=None if sys.stdout.isatty() else 160, emoji=False)
     console.print(table)
 
 

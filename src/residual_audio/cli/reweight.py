@@ -328,6 +328,8 @@ def _learned(notes: Mapping[str, object], measure: str = "top-1") -> str:
     """What held-out clips say, before and after."""
     before, after = notes.get("held_out_top1_before"), notes.get("held_out_top1")
     if before is None or after is None:
+        if "held_out_loss" in notes and not notes["epochs"]:
+            return "nothing was learned: no epoch lowered the held-out loss, all gains are 1"
         if "held_out_loss" in notes:
             return f"held-out loss {notes['held_out_loss']:.3f} after {notes['epochs']} epochs"
         return "no clip was held out to judge by"

@@ -62,6 +62,7 @@ def test_gains_of_both_paths_are_fitted_on_a_whole_store_and_carried_over(store,
         store, ResiDual("head", (3,), path="network", settings=settings), passes=passes
     )
     assert inside.path == "network"
+    assert {"epochs", "held_out_loss"} <= set(inside.fitted_on)  # what the held-out clips said
     with pytest.raises(InputError, match="needs the model"):
         transfer(problem, inside)
     assert 0 <= transfer(problem_of(store, passes=passes), inside)["top1_after"] <= 1

@@ -123,3 +123,11 @@ def test_lines_of_text_move_no_cursor(capsys: pytest.CaptureFixture[str]) -> Non
 
     say("odd: a\x1b[2J\rb\u202e.wav: silent\nnext line")
     assert capsys.readouterr().out == "odd: a\\x1b[2J\\rb\\u202e.wav: silent\nnext line\n"
+
+
+def test_a_model_called_clap_is_no_applause(capsys: pytest.CaptureFixture[str]) -> None:
+    from residual_audio.cli.output import print_table
+
+    print_table(["hf:clap: x"], [["hf:clap: y"]], "hf:clap: z")
+    said = capsys.readouterr().out
+    assert all(f"hf:clap: {letter}" in said for letter in "xyz")

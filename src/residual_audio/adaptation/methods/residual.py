@@ -190,6 +190,7 @@ class ResiDual:
         lesson = lesson_of(problem, split, self.objective)
         choice = fit_inside(embed, list(gains.parameters()), lesson, self.search(split.seed))
         found = gains.gains()
+        found = replace(found, fitted_on={**found.fitted_on, **choice.notes})
         return Fitted(scores_of(problem, split.test, embed), n_gains(found), found, choice.notes)
 
     def search(self, seed: int) -> Search:
