@@ -45,7 +45,8 @@ CARD = Card(
         "folds": "only recordings of these folds, such as 4 or 1,2,3",
         "n_items": "at most how many items (200)",
         "seed": "seed of what is joined, and how",
-        "wording": "plain, many, more, choosing, held-out, unordered, or a frame: '{1} before {0}'",
+        "wording": "plain, many, more, grammar, choosing, held-out, unordered, or a frame: "
+        "'{1} before {0}'",
         "class_pairs": "all, train or held-out: a fifth of the class pairs is never trained on",
         "sources": "all, train or held-out: a tenth of the recordings is for choosing settings",
         "attribute": "only this one: loudness, pitch or distance (kind attribute)",

@@ -58,8 +58,8 @@ CARD = Card(
         "triplets": "a third clip an item, both sounds at once (kind order)",
         "class_pairs": "all, train or held-out: a fifth of the class pairs is never trained on "
         "(kinds order and attribute)",
-        "wording": "of pairs: plain, many, more, choosing, held-out, unordered, or a frame: "
-        "'{1} preceded by {0}' (without it, much like plain)",
+        "wording": "of pairs: plain, many, more, grammar, choosing, held-out, unordered, or a "
+        "frame: '{1} preceded by {0}' (without it, much like plain)",
     },
 )
 

@@ -4,9 +4,9 @@ In a frame {0} and {1} are the two sounds, {2} and {3} the same with their adjec
 dog", "a quiet bell"). Of order frames, {0} is the one that is heard first; of attribute frames, {0}
 is the one with the first adjective. Half of the many order frames name the later sound first; of
 the plain ones only one does, so there the place in the sentence says nearly all. `more` has the
-many and others, to learn from. Two sets are never trained on and ask whether a model has learned
-what the words mean or only the frames: settings are chosen on `choosing`, and `held-out` is what is
-reported.
+many and others, to learn from; `grammar` puts thousands together from parts (wording_grammar.py).
+Two sets are never trained on and ask whether a model has learned what the words mean or only the
+frames: settings are chosen on `choosing`, and `held-out` is what is reported.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 
 from residual_audio.data.draws import Draws
 from residual_audio.data.sounds.scene import qualified
+from residual_audio.data.wording_grammar import grammar_frames
 from residual_audio.errors import InputError
 
 ORDER: dict[str, tuple[str, ...]] = {
@@ -255,6 +256,8 @@ COMPARED: dict[str, dict[str, tuple[str, ...]]] = {
         "held-out": ("{0} is quicker than {1}", "{1} drags compared with {0}"),
     },
 }
+LISTED_AMONG_GRAMMAR = 7
+"""How often each of the longest list stands among those that a grammar makes: a fifth of all."""
 UNORDERED = "{0} and {1}"
 """What there is to say where neither order nor attributes are told."""
 
@@ -270,10 +273,14 @@ def frames_for(kind: str, attribute: str, wording: str) -> tuple[str, ...]:
         if len(set(fields)) < 2 or any(name not in known for name in fields):
             raise InputError(f"wording '{wording}': {{0}} and {{1}} stand for the two sounds")
         return (wording,)
+    if wording == "grammar":  # of order alone: attributes are said as in the longest list
+        if kind == "order":
+            return grammar_frames() + LISTED_AMONG_GRAMMAR * ORDER["more"]
+        wording = "more"
     if wording not in ORDER:
         raise InputError(
-            f"wording '{wording}': give {', '.join(ORDER)}, unordered, or a frame with {{0}} and "
-            "{1}"
+            f"wording '{wording}': give {', '.join(ORDER)}, grammar, unordered, or a frame with "
+            "{0} and {1}"
         )
     if kind == "order":
         return ORDER[wording]

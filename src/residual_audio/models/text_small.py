@@ -111,7 +111,10 @@ class SmallText(nn.Module):
 
     def pooled(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Token ids → [text, width], the mean of the normed tokens."""
-        x = self.tokens(input_ids) + self.positions[: input_ids.shape[1]]
+        return self._pooled(self.tokens(input_ids), attention_mask)
+
+    def _pooled(self, embeddings: Tensor, attention_mask: Tensor) -> Tensor:
+        x = embeddings + self.positions[: embeddings.shape[1]]
         mask = (1.0 - attention_mask[:, None, None, :].to(x.dtype)) * -1e4
         for block in self.blocks:
             x = block(x, mask)
@@ -121,6 +124,10 @@ class SmallText(nn.Module):
     def encode(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Token ids → [text, joint]."""
         return self.head(self.pooled(input_ids, attention_mask))
+
+    def encode_states(self, embeddings: Tensor, attention_mask: Tensor) -> Tensor:
+        """Embeddings of the tokens [text, token, width] → [text, joint]."""
+        return self.head(self._pooled(embeddings, attention_mask))
 
     def forward(self, texts: Sequence[str]) -> Tensor:
         if not len(texts) or not all(isinstance(text, str) for text in texts):

@@ -259,6 +259,15 @@ class WordingRecipe(_Strict):
     """Weight of what holds prompts and captions."""
     relational: float = Field(default=0.5, ge=0)
     """How much of that is for the similarities among them."""
+    lexicon: str | None = None
+    """A sentence encoder (a folder, or a package that carries one) whose knowledge of single words
+    is lent to the tower; see `training/lexicon.py`."""
+    unknown: float = Field(default=0.0, ge=0, lt=1)
+    """How often a word that tells order is made strange, in half of the captions of pairs."""
+    lexicon_lr: float = Field(default=3.0, ge=0)
+    """Learning rate of the map from the encoder's words, relative to the others."""
+    tokens_lr: float = Field(default=1.0, ge=0)
+    """Learning rate of the tower's own embeddings, relative to the others."""
     blend: float = Field(default=0.0, ge=0, lt=1)
     """Share of the text side that single sounds are held to in the finished weights."""
     look_every: int = Field(default=0, ge=0)

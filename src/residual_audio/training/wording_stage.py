@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from residual_audio.data.wordings import frames_for
 from residual_audio.errors import InputError
 from residual_audio.metrics.compa import outcomes
 from residual_audio.models import native
@@ -33,6 +34,7 @@ from residual_audio.models.text_small import SmallText
 from residual_audio.progress import Progress
 from residual_audio.training.compose_stage import load_tower_of
 from residual_audio.training.corpus import corpus
+from residual_audio.training.lexicon import LexicalText, deciding_entries, word_vectors
 from residual_audio.training.losses import (
     cosine_distance,
     exchanged,
@@ -84,11 +86,15 @@ class WordingTask:
         said: SaidOfPairs,
         judged: SaidOfPairs | None,
         kept: Sequence[str],
+        words: Tensor | None = None,
     ) -> None:
         assert recipe.wording is not None
         assert isinstance(model.text, SmallText)
         self.settings, self.seed, self.model = recipe.wording, recipe.seed, model
-        self.module = copy.deepcopy(model.text).requires_grad_(True)
+        if words is None:
+            words = torch.zeros(model.text.settings.vocabulary, 1)
+        frames = [f for part in self.settings.data for f in order_frames(part)]
+        self.module = LexicalText(model.text, words, deciding_entries(model.text, frames))
         self.scale = torch.tensor(float(model.logit_scale))
         self.before, self.kept = before.requires_grad_(False).eval(), list(kept)
         self.said, self.judged = said, judged
@@ -112,10 +118,18 @@ class WordingTask:
         }
 
     def lr_scale(self, name: str) -> float:
-        return 1.0
+        if name == "shared":
+            return self.settings.lexicon_lr if self.settings.lexicon else 0.0
+        return self.settings.tokens_lr if name == "tower.tokens.weight" else 1.0
 
-    def _vectors(self, texts: list[str]) -> Tensor:
-        return F.normalize(self.module(texts).float(), dim=-1)
+    def _vectors(self, said: list[str], held: list[str], draw: torch.Generator) -> Tensor:
+        """Of captions of pairs, half of which have strange words in them, and of held texts."""
+        unknown = None
+        if self.settings.unknown:
+            half = torch.rand(len(said), generator=draw) < 0.5
+            unknown = self.settings.unknown * half
+        parts = [self.module(said, unknown, draw), by_length(self.module, held)]
+        return F.normalize(torch.cat(parts).float(), dim=-1)
 
     def loss(self, step: int) -> tuple[Tensor, dict[str, float]]:
         batch, told = self.batches.at(step), self.settings
@@ -123,10 +137,10 @@ class WordingTask:
         device = self.module.positions.device
         chosen = generator(self.seed, 5, step)
         held = [self.kept[i] for i in _some(len(self.kept), told.kept, chosen)]
-        vectors = self._vectors([*batch.texts, *held])
+        vectors = self._vectors(batch.texts, held, chosen)
         text, still = vectors[: len(batch.texts)], vectors[len(batch.texts) :]
         with torch.no_grad():
-            there = F.normalize(self.before.to(device)(held).float(), dim=-1)
+            there = F.normalize(by_length(self.before.to(device), held).float(), dim=-1)
         plain = self.said.plain[rows].flatten(0, 1).repeat_interleave(batch.k, 0).to(device)
         audio = batch.features.to(device)
         with torch.autocast(device.type, enabled=False):
@@ -152,15 +166,25 @@ class WordingTask:
     @torch.inference_mode()
     def look(self, step: int) -> dict[str, object]:
         """F, G and H of every data set that is only looked at, and how far kept texts moved."""
+        tower = self.module.folded()
         sample = self.kept[:: max(1, len(self.kept) // 512)]
-        now, then = (F.normalize(t(sample).float(), dim=-1) for t in (self.module, self.before))
+        now, then = (F.normalize(t(sample).float(), dim=-1) for t in (tower, self.before))
         found: dict[str, Any] = {"moved": float(cosine_distance(now, then))}
         if self.judged is not None:
-            found |= score_wordings(self.module, self.judged.pairs)
+            found |= score_wordings(tower, self.judged.pairs)
         return found
 
     def save_weights(self, folder: Path) -> None:
-        native.save(with_tower(self.model, self.module), folder)
+        native.save(with_tower(self.model, self.module.folded()), folder)
+
+
+def by_length(tower: SmallText | LexicalText, texts: Sequence[str], parts: int = 3) -> Tensor:
+    """Vectors of texts, those of like length together: few long ones do not pad all the others."""
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    size = -(-len(texts) // parts)
+    found = [tower([texts[i] for i in order[k : k + size]]) for k in range(0, len(order), size)]
+    back = sorted(range(len(order)), key=lambda i: order[i])
+    return torch.cat(found)[back]
 
 
 def _some(n: int, k: int, draw: torch.Generator) -> list[int]:
@@ -172,7 +196,7 @@ def score_wordings(tower: SmallText, pairs: PairClips) -> dict[str, float]:
     """F, G and H over every caption of every item, for each data set by its number."""
     texts = [said[k] for item in pairs.captions for k in range(len(item[0])) for said in item]
     places = torch.tensor([i for i, item in enumerate(pairs.captions) for _ in item[0]])
-    vectors = torch.cat([tower(texts[i : i + 256]).float() for i in range(0, len(texts), 256)])
+    vectors = by_length(tower, texts, -(-len(texts) // 256)).float()
     text = F.normalize(vectors, dim=-1).cpu().unflatten(0, (-1, 2))
     passed = outcomes(torch.einsum("itd,iad->ita", text, pairs.features[places].float()).numpy())
     sources = pairs.sources[places]
@@ -224,6 +248,13 @@ def _means(tower: SmallText, said: Sequence[Captions]) -> Tensor:
     return F.normalize(torch.stack(means), dim=-1).unflatten(0, (-1, 2))
 
 
+def order_frames(part: PairData) -> tuple[str, ...]:
+    """The wordings of a data set about order; none of another."""
+    if part.options.get("kind") != "order":
+        return ()
+    return frames_for("order", "", str(part.options.get("wording") or "plain"))
+
+
 def silent_about_order(texts: Sequence[str]) -> list[str]:
     """Those that no word of order is in."""
     return [text for text in texts if not TELLS_ORDER.search(text)]
@@ -263,11 +294,14 @@ def run_wording_stage(
         judged = pair_vectors(settings.validation, model, root, cache, progress)
     kept = texts_to_hold(recipe, root)
     progress.note(f"{len(said.pairs)} items, {len(kept)} texts held")
-    task = WordingTask(recipe, model, before, said, judged, kept)
+    words = None
+    if settings.lexicon:
+        words = word_vectors(model.text, settings.lexicon, cache, progress)
+    task = WordingTask(recipe, model, before, said, judged, kept, words)
     done = train(task, settings.optimisation, out / "wording", device, progress, stop_after)
     folder = out / ("model" if done == settings.optimisation.steps else "partial")
     shutil.rmtree(folder, ignore_errors=True)
-    made = with_tower(model, task.module)
+    made = with_tower(model, task.module.folded())
     blend_into(made.text, before, settings.blend)
     dtype = torch.float16 if recipe.weights == "float16" else torch.float32
     native.save(made.to(dtype), folder, {"trained": {"recipe": recipe.name, "seed": recipe.seed}})

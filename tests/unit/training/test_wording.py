@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,17 @@ import torch
 
 from residual_audio.audio import specs
 from residual_audio.audio.frontend import LogMel
-from residual_audio.data.wordings import ORDER, QUALIFIED
+from residual_audio.data.wording_grammar import NEVER_SAID, grammar_frames
+from residual_audio.data.wordings import ORDER, QUALIFIED, frames_for
 from residual_audio.errors import InputError, StoreError
 from residual_audio.models import native
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.htsat import HTSAT, HTSATConfig
 from residual_audio.models.joint import MLP
 from residual_audio.models.text_small import SmallText, SmallTextConfig, train_bpe
+from residual_audio.training import lexicon
 from residual_audio.training.composition_stages import beginning
+from residual_audio.training.lexicon import LexicalText, deciding_entries, whole_words
 from residual_audio.training.line_log import LineLog
 from residual_audio.training.recipe import Recipe, load_recipe
 from residual_audio.training.training import run_training
@@ -173,16 +177,80 @@ def test_wordings_to_learn_choose_and_report_on_share_no_frame() -> None:
     assert 0.4 < len(reverse) / len(ORDER["more"]) < 0.6
 
 
-def test_the_bundled_recipe_keeps_what_it_is_judged_on_out(tmp_path: Path) -> None:
-    assert load_recipe("nano").wording is None  # the bundled model had no such stage
-    recipe = load_recipe("nano-wordings")
+def test_a_grammar_says_nothing_that_is_judged_and_never_contradicts_itself() -> None:
+    frames = frames_for("order", "", "grammar")
+    judged = [*ORDER["choosing"], *ORDER["held-out"]]
+    assert not set(frames) & set(judged)
+    for frame in judged:  # every one of them has a word that the grammar never says
+        assert any(word in frame for word in NEVER_SAID), frame
+    assert not [f for f in grammar_frames() if any(word in f for word in NEVER_SAID)]
+    bare = {re.sub("[,;.]", "", frame) for frame in frames}
+    exchanged = {f.replace("{0}", "#").replace("{1}", "{0}").replace("#", "{1}") for f in bare}
+    assert not bare & exchanged  # one sentence, one meaning
+    later_first = [f for f in grammar_frames() if f.index("{1}") < f.index("{0}")]
+    assert 0.45 < len(later_first) / len(grammar_frames()) < 0.55
+    assert len(set(grammar_frames())) == 4000
+    for word in ("before", "after", "introduced by", "followed by", "follows", "announces"):
+        either = {f.index("{1}") < f.index("{0}") for f in grammar_frames() if word in f}
+        assert either, word
+    for word in ("before", "after"):  # what decides is not where it stands
+        assert len({f.index("{1}") < f.index("{0}") for f in frames if word in f.split()}) == 2
+    assert frames_for("attribute", "pitch", "grammar") == frames_for("attribute", "pitch", "more")
+
+
+def test_what_is_learned_of_words_reaches_words_that_are_not_taught(made: Path) -> None:
+    tower = native.load(made / "start").text
+    assert isinstance(tower, SmallText)
+    words = whole_words(tower)
+    known = torch.zeros(tower.settings.vocabulary, 3)
+    number = {word: i for i, word in words.items()}
+    known[number["before"]] = known[number["rain"]] = torch.tensor([1.0, 0.0, 0.0])
+    module = LexicalText(tower, known, deciding_entries(tower, ["{1} before {0} is"]))
+    assert module.strange.nonzero().flatten().tolist() == [number["before"]]  # not "is"
+    texts = ["a drum before rain", "a siren"]
+    torch.testing.assert_close(module(texts), tower(texts))
+    with torch.no_grad():
+        module.shared[0] = torch.linspace(-9, 9, 16)
+    moved, folded = module(texts), module.folded()
+    torch.testing.assert_close(folded(texts), moved)  # nothing is needed once it is learned
+    assert not torch.allclose(moved[0], tower(texts)[0])
+    rain = folded.tokens.weight - tower.tokens.weight
+    torch.testing.assert_close(rain[number["rain"]], rain[number["before"]])
+    draw = torch.Generator().manual_seed(0)
+    strange = module(texts, torch.tensor([1.0, 1.0]), draw)
+    assert not torch.allclose(strange[0], moved[0])
+    torch.testing.assert_close(strange[1], moved[1])  # has no such word
+
+
+def test_a_lexicon_learns_beside_the_tower(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vectors(_: str, texts: list[str], *__: object, **___: object) -> object:
+        return torch.nn.functional.one_hot(torch.arange(len(texts)) % 5).float().numpy()
+
+    monkeypatch.setattr(lexicon, "embed_sentences", vectors)
+    folder = run(recipe(lexicon="x", unknown=0.5, tokens_lr=0.0), made, tmp_path)
+    before, after = (native.load(f).text for f in (made / "start", folder))
+    assert isinstance(before, SmallText)
+    assert isinstance(after, SmallText)
+    moved = (after.tokens.weight - before.tokens.weight).abs().sum(1) > 0
+    assert set(moved.nonzero().flatten().tolist()) == set(whole_words(before))
+    assert sum(p.numel() for p in after.parameters()) == sum(p.numel() for p in before.parameters())
+
+
+@pytest.mark.parametrize(("name", "taught"), [("nano-wordings", "more"), ("nano-words", "grammar")])
+def test_the_bundled_recipes_keep_what_is_judged_out(
+    name: str, taught: str, tmp_path: Path
+) -> None:
+    assert load_recipe("nano").wording is None  # words are for recipes of their own
+    recipe = load_recipe(name)
     wording = recipe.wording
     assert wording is not None
     bundled = Path(native.__file__).parent / "nano"
     assert beginning(recipe, "wording", tmp_path, tmp_path) == (bundled, bundled)
     for part in wording.data:
         assert part.options["class_pairs"] == "train"
-        assert part.options["wording"] == "more"
+        assert part.options["wording"] == taught
         assert 4 not in part.options.get("folds", [])
     for part in wording.validation:
         assert part.options["class_pairs"] == "held-out"
