@@ -39,9 +39,12 @@ def set_curve(
     search: SetSearch,
     progress: Progress = SILENT,
 ) -> Table:
-    """Effect of the first k units of three orders: by own effect, by greedy search, random."""
+    """Effect of the first k units of three orders: by own effect, by greedy search, random.
+
+    Streams and the output stay out: each is everything before it, so a set with one is that one.
+    """
     choosing, reporting = halves(given, search.seed)
-    targets = parse_targets(units, given.model.encoder.sites)
+    targets, alone = members(units, given)
     n = min(search.n_units, len(targets))
     single = interchange(choosing, targets, way, progress=progress)
     best = [targets[i] for i in np.argsort(-np.nan_to_num(single.weighted), kind="stable")]
@@ -62,8 +65,24 @@ def set_curve(
     notes = (
         f"orders from {len(choosing)} exchanges, effects from {len(reporting)} others; "
         "no group is on both sides",
+        *([f"in no set, being everything before them: {', '.join(alone)}"] if alone else []),
     )
     return from_rows("patching_sets", rows, "Exchanging the first k units of an order", notes)
+
+
+def members(
+    units: UnitLike | Sequence[UnitLike], given: Exchanges
+) -> tuple[tuple[Target, ...], list[str]]:
+    """What sets can be made of, and the names of what they cannot."""
+    targets = parse_targets(units, given.model.encoder.sites)
+    alone = [t for t in targets if t.stream is not None or t.unit.kind == "output"]
+    found = tuple(t for t in targets if t not in alone)
+    if not found:
+        raise InputError(
+            "sets are made of heads, sites and stages: a stream and the output are everything "
+            "before them already"
+        )
+    return found, [t.name for t in alone]
 
 
 def halves(given: Exchanges, seed: int) -> tuple[Exchanges, Exchanges]:

@@ -14,8 +14,8 @@ from residual_audio.models.token_times import Range
 from residual_audio.patching.exchanges import Exchanges
 from residual_audio.patching.interchange import ExchangeWay, interchange
 from residual_audio.patching.outcomes import Interchanged, agreement, effects_table, pairs_table
-from residual_audio.patching.sets import SetSearch, set_curve
-from residual_audio.patching.targets import parse_targets
+from residual_audio.patching.sets import SetSearch, halves, members, set_curve
+from residual_audio.patching.targets import Target, parse_targets
 from residual_audio.progress import SILENT, Progress
 from residual_audio.table import Table, from_rows
 from residual_audio.types import Score
@@ -67,13 +67,12 @@ def patch_study(
     progress: Progress = SILENT,
 ) -> PatchFound:
     """Every table; with `keep`, finished pairs are kept there and not done again."""
+    names = [way_name(way) for way in study.ways]
+    _check(given, study, names)
     runs = tuple(
         interchange(given, list(study.units), way, keep=keep, progress=progress)
         for way in study.ways
     )
-    names = [way_name(way) for way in study.ways]
-    if len(set(names)) < len(names):
-        raise InputError(f"a way was asked for twice: {', '.join(names)}")
     tables = [
         effects_table(run, f"patching_units_{name}", study.seed)
         for name, run in zip(names, runs, strict=True)
@@ -89,6 +88,17 @@ def patch_study(
     return PatchFound(tuple(tables), runs)
 
 
+def _check(given: Exchanges, study: PatchStudy, names: Sequence[str]) -> None:
+    """What cannot be answered is said before anything is run."""
+    if len(set(names)) < len(names):
+        raise InputError(f"a way was asked for twice: {', '.join(names)}")
+    if study.windows:
+        _windows(given, study)
+    if study.sets is not None:
+        halves(given, study.sets.seed)
+        members(list(study.units), given)
+
+
 def _agreements(names: Sequence[str], runs: Sequence[Interchanged], seed: int) -> Table:
     rows = []
     for (a, first), (b, second) in combinations(zip(names, runs, strict=True), 2):
@@ -100,18 +110,22 @@ def _agreements(names: Sequence[str], runs: Sequence[Interchanged], seed: int) -
     return from_rows("patching_agreement", rows, "Rank correlation of effects over units")
 
 
-def _over_time(
-    given: Exchanges, study: PatchStudy, way: ExchangeWay, keep: Path | None, progress: Progress
-) -> Table:
+def _windows(given: Exchanges, study: PatchStudy) -> list[Target]:
+    """Every unit that is looked at over time, at each window."""
     durations = {given.durations_s[item.clean] for item in given.items}
     if len(durations) > 1:
         raise InputError("clips of different lengths have no common time windows: use long center")
     edges = np.linspace(0, durations.pop(), study.windows + 1)
     ranges: list[Range] = [(float(a), float(b)) for a, b in pairwise(edges)]
-    targets = [
+    return [
         target.at(between)
         for target in parse_targets(study.time_units, given.model.encoder.sites)
         for between in ranges
     ]
-    found = interchange(given, targets, way, keep=keep, progress=progress)
+
+
+def _over_time(
+    given: Exchanges, study: PatchStudy, way: ExchangeWay, keep: Path | None, progress: Progress
+) -> Table:
+    found = interchange(given, _windows(given, study), way, keep=keep, progress=progress)
     return effects_table(found, "patching_time", study.seed)

@@ -132,6 +132,25 @@ def test_sets_are_chosen_on_other_groups_than_they_are_judged_on(given):
     assert table["effect_by_gap"][4] == pytest.approx(two.weighted[0], abs=1e-4)
 
 
+def test_streams_are_in_no_set_and_what_cannot_be_done_is_said_first(given, monkeypatch):
+    units = ["s3.b0.h0", "s3.b0.h1", "s3", "s3.b0.stream", "output"]
+    table = set_curve(given, units, ExchangeWay(min_gap=0), SetSearch(3, 4))
+    assert set(table["added"]) <= {"s3.b0.h0", "s3.b0.h1", "s3"}
+    assert "s3.b0.stream, output" in " ".join(table.notes)
+    from residual_audio.patching import study
+
+    monkeypatch.setattr(study, "interchange", None)  # nothing is run
+    for asked, said in (
+        (PatchStudy(["stream"], sets=SetSearch(2)), "sets are made of heads"),
+        (PatchStudy(ways=[ExchangeWay(), ExchangeWay()]), "asked for twice"),
+        (PatchStudy(windows=2, time_units=["output"]), "no tokens"),
+    ):
+        with pytest.raises(InputError, match=said):
+            patch_study(given, asked)
+    with pytest.raises(InputError, match="two groups"):
+        patch_study(given.part([0]), PatchStudy(["head"], sets=SetSearch(2)))
+
+
 def test_a_study_states_how_attribution_ranks_and_what_windows_carry(given):
     ways = [ExchangeWay(), ExchangeWay("attribution"), ExchangeWay(path="direct")]
     found = patch_study(given, PatchStudy(["head"], ways, windows=2))
