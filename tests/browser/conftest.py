@@ -6,8 +6,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from atlas_browser import Page
 from atlas_run import make_run, shared_run
 from small_run import small_dataset
 
@@ -47,3 +49,14 @@ def hostile_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return make_run(out, hostile(small_dataset()), seed=1, gains=False)
 
     return shared_run(tmp_path_factory, "hostile-run", make)
+
+
+@pytest.fixture
+def opened(browser: Any, run: Path) -> Iterator[Page]:
+    """The atlas of a run, on which nothing may go wrong and which nothing may leave."""
+    context = browser.new_context(viewport={"width": 1300, "height": 900})
+    page = Page(context, run)
+    yield page
+    context.close()
+    assert page.wrong == []
+    assert page.left == []

@@ -4,32 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from atlas_browser import Page
 
 import residual_audio as ra
-from residual_audio.direct.contributions import Contributions
-from residual_audio.direct.joint_arrays import joint_of
-from residual_audio.reweight.sliders import gains_of_sliders
-from residual_audio.reweight.terms import apply_direct
 
 pytestmark = pytest.mark.browser
-SCORES = "Array.from(RA.scores.values)"
-
-
-@pytest.fixture
-def opened(browser: Any, run: Path) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1300, "height": 900})
-    page = Page(context, run)
-    yield page
-    context.close()
-    assert page.wrong == []
-    assert page.left == []
 
 
 def test_the_answer_comes_first_and_colours_follow_the_metric(opened: Page):
@@ -100,60 +83,6 @@ def test_a_clip_shows_its_scores_over_time(opened: Page):
     assert "need not be where the sound is" in page.inner_text("#times")
     page.locator(".answer-row").nth(1).click()
     assert page.evaluate(bars) != first
-
-
-def python_scores(run: Path, sliders: dict[str, list[float]]) -> np.ndarray:
-    store = ra.open_store(run)
-    parts = Contributions(store)
-    latent = apply_direct(parts, gains_of_sliders(sliders, parts)) if sliders else parts.latent
-    joint = joint_of(store)(latent)
-    unit = joint / np.linalg.norm(joint, axis=1, keepdims=True)
-    texts = np.asarray(store.class_embeddings())
-    return unit @ (texts / np.linalg.norm(texts, axis=1, keepdims=True)).T
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "s3.b0.h1=0",
-        "s3.b0.h0=1.5,0.2,1,2",
-        "s2=0.5&s3.b0.attention=2&s1.b0.h0=-1",
-    ],
-)
-def test_sliders_give_what_python_gives(opened: Page, run: Path, query: str):
-    page = opened.go(f"#move?{query}")
-    pairs = [part.split("=") for part in query.split("&")]
-    expected = python_scores(run, {k: [float(x) for x in v.split(",")] for k, v in pairs})
-    found = np.array(page.evaluate(SCORES)).reshape(expected.shape)
-    assert np.abs(found - expected).max() < 1e-4
-    store = ra.open_store(run)
-    codes = [store.classes.index(label) for label in store.clips["label"]]
-    right = (expected.argmax(1) == codes).mean()
-    assert float(page.get_attribute("#accuracy", "data-value")) == pytest.approx(right, abs=1e-6)
-    assert np.abs(expected - python_scores(run, {})).max() > 1e-3
-
-
-def test_a_slider_moves_presets_apply_and_gains_are_kept(opened: Page, tmp_path: Path, run: Path):
-    page = opened.go("#move")
-    before = page.evaluate(SCORES)
-    page.locator("input[aria-label='gain of s3']").fill("0")
-    page.wait_for_function("() => location.hash.includes('s3=0')")
-    assert page.evaluate(SCORES) != before
-    page.click("text=Copy as Python")
-    code = page.get_attribute("button[data-copied]", "data-copied")
-    assert '{"s3":[0]}' in code
-    compile(code, "copied", "exec")
-    with page.expect_download() as download:
-        page.click("text=Save as a gains file")
-    saved = tmp_path / "sliders.json"
-    download.value.save_as(saved)
-    parts = Contributions(ra.open_store(run))
-    assert gains_of_sliders(saved, parts).gains["s3"].tolist() == [0.0]
-    opened.go("#move")
-    presets = [p["key"] for p in page.evaluate("RA.main.move.presets")]
-    assert presets
-    opened.go(f"#move?p={presets[0]}:1")
-    assert np.abs(np.array(page.evaluate(SCORES)) - np.array(before)).max() > 1e-4
 
 
 def test_search_finds_heads_and_clips_by_word(opened: Page):

@@ -18,6 +18,7 @@ from residual_audio.adaptation.problem import problem_of
 from residual_audio.adaptation.references import elsewhere
 from residual_audio.analysis.analysis import Options, analyse
 from residual_audio.data.base import Dataset
+from residual_audio.models.clap import AudioTextModel
 from residual_audio.pipeline import work
 from residual_audio.pipeline.run_settings import RunSettings
 from residual_audio.pipeline.workshop import Workshop
@@ -49,6 +50,16 @@ def make_run(out: Path, dataset: Dataset | None = None, seed: int = 0, gains: bo
         _fit(at)
     work.evaluate_store(at)
     work.listen_to_heads(at)
+    work.write_head_atlas(at)
+    return out
+
+
+def silent_run(out: Path, model: AudioTextModel) -> Path:
+    """A run of any model with what the map and the sliders need, without sounds and gains."""
+    at = Workshop(RunSettings("small", "synthetic", out, n_folds=2, n_exact=0, quick=True), SILENT)
+    vars(at)["model"], vars(at)["dataset"] = model, small_dataset()
+    work.extract_store(at)
+    write_analysis(analyse(at.store, Options(parts=frozenset({"attention"}))), out)
     work.write_head_atlas(at)
     return out
 

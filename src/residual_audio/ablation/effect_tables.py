@@ -42,13 +42,22 @@ def class_table(given: Interventions, effects: Effects, level: str) -> Table | N
     labels = given.labels
     if labels is None:
         return None
-    names, delta = by_class(effects.by_clip(given.owners), given.of_clips(labels))
+    groups = given.of_clips(given.groups)
+    found = by_class(effects.by_clip(given.owners), given.of_clips(labels), groups=groups)
     rows = [
-        {"unit": unit, "class": label, "d_margin": float(delta[u, c])}
+        {
+            "unit": unit,
+            "class": label,
+            "d_margin": float(found.mean[u, c]),
+            "d_margin_low": float(found.low[u, c]),
+            "d_margin_high": float(found.high[u, c]),
+            "n": found.n[c],
+        }
         for u, unit in enumerate(effects.units)
-        for c, label in enumerate(names)
+        for c, label in enumerate(found.classes)
     ]
-    return from_rows(f"ablation_{level}_{effects.method}_classes", rows)
+    note = "95% intervals: Student's t over the means of groups; of one group none is known"
+    return from_rows(f"ablation_{level}_{effects.method}_classes", rows, notes=(note,))
 
 
 def correlation_table(

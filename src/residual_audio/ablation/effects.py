@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
 from torch import Tensor
 
 from residual_audio.errors import InputError
@@ -153,13 +154,42 @@ def _ends(
     return bootstrap_mean(delta, rng=draw, n_resamples=n_resamples, groups=groups)
 
 
+@dataclass(frozen=True)
+class ByClass:
+    """The mean change of a measure in every class, with 95% intervals; [unit, class] each."""
+
+    classes: tuple[str, ...]
+    mean: FloatArray
+    low: FloatArray
+    """NaN for a class of one group, of which no spread is known."""
+    high: FloatArray
+    n: tuple[int, ...]
+    """Clips of each class."""
+
+
 def by_class(
-    effects: Effects, labels: Sequence[str], measure: str = "margin"
-) -> tuple[tuple[str, ...], FloatArray]:
-    """Classes and the mean change of a measure in each: [unit, class]."""
-    names, index = np.unique(np.asarray(labels), return_inverse=True)
+    effects: Effects,
+    labels: Sequence[str],
+    measure: str = "margin",
+    groups: Sequence[str] | None = None,
+) -> ByClass:
+    """Changes by class. Classes have few clips, so intervals are Student's t over the means of
+    groups (clips, where there are none) and not a bootstrap."""
     delta = effects.delta(measure)
-    if len(index) != delta.shape[1]:
-        raise InputError(f"{len(index)} labels for {delta.shape[1]} clips")
-    member = np.eye(len(names))[index]  # clip, class
-    return tuple(str(n) for n in names), (delta @ member) / member.sum(0)
+    if len(labels) != delta.shape[1]:
+        raise InputError(f"{len(labels)} labels for {delta.shape[1]} clips")
+    names, index = np.unique(np.asarray(labels), return_inverse=True)
+    together = (
+        np.arange(len(index)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    )
+    mean, reach = np.empty((len(delta), len(names))), np.full((len(delta), len(names)), np.nan)
+    for c in range(len(names)):
+        own = np.flatnonzero(index == c)
+        _, group = np.unique(together[own], return_inverse=True)
+        member = np.eye(int(group.max()) + 1)[group]  # clip group
+        by_group = delta[:, own] @ member / member.sum(0)
+        mean[:, c] = delta[:, own].mean(1)
+        if (n := by_group.shape[1]) > 1:
+            reach[:, c] = stdtrit(n - 1, 0.975) * by_group.std(1, ddof=1) / np.sqrt(n)
+    counts = tuple(int(n) for n in np.bincount(index))
+    return ByClass(tuple(str(n) for n in names), mean, mean - reach, mean + reach, counts)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -21,20 +22,44 @@ from residual_audio.types import Result
 STEPS = {"analyse", "ablate", "reweight", "evaluate", "retrieval", "listen"}
 
 
-def answer_of(run: Path, store: Store, tables: Tables) -> dict[str, list[str]]:
+class AnswerLine(TypedDict):
+    """A sentence or two with numbers and intervals, and what it is about in a word."""
+
+    about: str
+    text: str
+
+
+class Answer(TypedDict):
+    """What was found, and what limits it."""
+
+    found: list[AnswerLine]
+    limits: list[str]
+
+
+def answer_of(run: Path, store: Store, tables: Tables) -> Answer:
     """Sentences about what was found, and about what limits it."""
-    found = [
-        _accuracy(run),
-        _reweighting(_table(tables, "adapted")),
-        _cost(_table(tables, "adapted"), front_piece(tables)),
-        retrieval_sentence(_table(tables, "retrieval_adapted")),
-        _blocks(tables),
-        _heads(tables, len(store)),
-    ]
-    return {
-        "found": [sentence for sentence in found if sentence],
-        "limits": [*_limits(run, store, tables)],
+    adapted = _table(tables, "adapted")
+    moved = f"{_reweighting(adapted)} {_cost(adapted, front_piece(tables))}".strip()
+    captions = retrieval_sentence(_table(tables, "retrieval_adapted"))
+    if captions and not any(store.clips["label"]):  # then there is nothing to be right about
+        moved = ""
+    found = {
+        "Accuracy": _accuracy(run),
+        "Captions": captions,
+        "Reweighting": moved,
+        "Blocks": _blocks(tables),
+        "Heads": _heads(tables),
     }
+    return {
+        "found": [{"about": k, "text": text} for k, text in found.items() if text],
+        "limits": [_sentence(line) for line in _limits(run, store, tables)],
+    }
+
+
+def _sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def _table(tables: Tables, name: str) -> Table | None:
@@ -87,7 +112,7 @@ def _reweighting(table: Table | None) -> str:
     low, high = row["gain_low"], row["gain_high"]
     verdict = "helped" if low > 0 else "hurt" if high < 0 else "made no difference that can be told"
     text = (
-        f"Reweighting components ({row['method']}, {int(row['parameters'])} gains, on folds that "
+        f"Reweighting components ({row['method']}, {int(row['parameters']):,} gains, on folds that "
         f"did not train them) {verdict}: {_points(row['gain'])} points "
         f"(95% interval {_points(low)} to {_points(high)}), to {_percent(row['top1'])}"
     )
@@ -111,8 +136,8 @@ def _main_row(table: Table) -> dict[str, Any] | None:
 
 
 NOT_ELSEWHERE = (
-    "What reweighting costs on other data was not measured in this run (`residual-audio reweight "
-    "compare RUN --keep OTHER_RUN`, or `reweight front`)."
+    "What that costs on other data was not measured in this run (`residual-audio reweight compare "
+    "RUN --keep OTHER_RUN` does)."
 )
 
 
@@ -153,7 +178,8 @@ def _blocks(tables: Tables) -> str:
         return (
             f"Of the attention blocks, {_name(worst['unit'])} matters most: without it "
             f"({how}) accuracy changes by {_points(worst['d_correct'])} points "
-            f"({_points(worst['d_correct_low'])} to {_points(worst['d_correct_high'])}) and the "
+            f"(95% interval {_points(worst['d_correct_low'])} to "
+            f"{_points(worst['d_correct_high'])}) and the "
             f"margin of the right answer by {worst['d_margin']:+.3f} "
             f"({worst['d_margin_low']:+.3f} to {worst['d_margin_high']:+.3f})."
         ).replace("-", "−")
@@ -164,22 +190,32 @@ def _name(unit: str) -> str:
     return str(unit).removesuffix(".attention")
 
 
-def _heads(tables: Tables, n_clips: int) -> str:
+def _heads(tables: Tables) -> str:
     for method in ("exact", "direct", "first_order"):
         table = _table(tables, f"ablation_head_{method}")
         if table is None:
             continue
         heads = sorted(table.rows(), key=lambda r: r["d_margin"])
         clear = [r for r in heads if r["d_margin_high"] < 0]
+        first, *others = heads[:3]
+        names = ", ".join(str(r["unit"]) for r in (first, *others))
         accuracy = sum(r["d_correct_high"] < 0 or r["d_correct_low"] > 0 for r in heads)
-        names = ", ".join(str(r["unit"]) for r in heads[:3])
-        chance = round(0.025 * len(heads))
+        changes = (
+            "no head changes" if not accuracy else
+            "one head changes" if accuracy == 1 else f"{accuracy} heads change"
+        )  # fmt: skip
         return (
-            f"The heads that the right answers lean on most are {names}; {len(clear)} of "
-            f"{len(heads)} heads have a margin interval below zero (about {chance} would by chance"
-            f"), and {accuracy or 'none'} changes the accuracy beyond what {n_clips} clips blur."
+            f"Right answers lean most on {names}: without the first their margin changes by "
+            f"{_change(first)}. {len(clear)} of {len(heads)} heads have such an interval below "
+            f"zero (about {round(0.025 * len(heads))} would by chance); {changes} the accuracy by "
+            f"more than {int(first['n'])} clips can blur."
         )
     return ""
+
+
+def _change(row: dict[str, Any]) -> str:
+    value, low, high = (row[f"d_margin{end}"] for end in ("", "_low", "_high"))
+    return f"{value:+.2g} (95% interval {low:+.2g} to {high:+.2g})".replace("-", "−")
 
 
 def _limits(run: Path, store: Store, tables: Tables) -> list[str]:
@@ -193,16 +229,19 @@ def _limits(run: Path, store: Store, tables: Tables) -> list[str]:
     if store.skipped:
         found.append(f"{len(store.skipped)} clips could not be read and were skipped.")
     odd, padding = apart_from_padding(store.remarks)
-    found += [line[0].upper() + line[1:] + "." for line in padding]
+    found += padding
     if odd:
         found.append(f"{len(odd)} clips are hardly sound (silent, very short).")
     labels = [str(v) for v in store.clips["label"] if v is not None]
     if labels:
         counts = np.unique(labels, return_counts=True)[1]
+        few, many = int(counts.min()), int(counts.max())
         found.append(
-            f"{len(labels)} labelled clips in {len(counts)} classes, {counts.min()} to "
-            f"{counts.max()} a class: what is said of single classes rests on so few."
+            f"{len(labels)} labelled clips in {len(counts)} classes, "
+            f"{few if few == many else f'{few} to {many}'} a class: what is said of single classes "
+            "rests on so few"
         )
+    found += [*_too_small(run)]
     found += _record_limits(run, tables)
     found.append(
         "“Direct” means a head's own term in the pooled latent; what later blocks make of it is "
@@ -226,11 +265,24 @@ def _record_limits(run: Path, tables: Tables) -> list[str]:
     ]
     skipped = tables.statistics.get("skipped", {})
     found += [f"Not analysed: {part} ({why})" for part, why in skipped.items()]
-    notes_path = run / "tables" / "interventions.json"
-    notes = read_json_object(prove_file(notes_path)) if notes_path.is_file() else {}
-    exact = notes.get("ablation_attention_exact", {}).get("notes", [])
-    if exact:
-        found.append(f"Blocks were removed exactly on fewer clips: {exact[0]}.")
+    blocks, heads = (_table(tables, f"ablation_{n}") for n in ("attention_exact", "head_direct"))
+    if blocks is not None and heads is not None and blocks["n"][0] < heads["n"][0]:
+        found.append(
+            f"Blocks were removed by running the encoder again, on {int(blocks['n'][0])} of "
+            f"{int(heads['n'][0])} clips"
+        )
     if _table(tables, "ablation_head_exact") is None and _table(tables, "ablation_head_direct"):
         found.append("Single heads were removed on the direct path only, not in the encoder.")
     return found
+
+
+def _too_small(run: Path) -> Iterator[str]:
+    """What cannot be told with so few clips, as the ablation has reckoned it."""
+    path = run / "tables" / "interventions.json"
+    about = read_json_object(prove_file(path)) if path.is_file() else {}
+    for method in ("exact", "direct", "first_order"):
+        notes = about.get(f"ablation_head_{method}", {}).get("notes", [])
+        said = [str(note) for note in notes if str(note).startswith("the smallest change")]
+        if said:
+            yield f"Of single heads, {said[0]}"
+            return

@@ -11,7 +11,8 @@ import numpy as np
 
 from residual_audio import __version__
 from residual_audio.atlas.answer import answer_of
-from residual_audio.atlas.clip_pages import Answers, ClipPages, answers_of, listing
+from residual_audio.atlas.class_answers import Answers, answers_of
+from residual_audio.atlas.clip_pages import ClipPages, listing
 from residual_audio.atlas.components import N_COMPONENTS, ComponentsOfRun, EndWords, words_of
 from residual_audio.atlas.feature_pages import FeaturePages
 from residual_audio.atlas.features import read_features
@@ -86,6 +87,7 @@ def write_atlas(
     main["seconds"] = media.seconds
     if answers is not None:
         main["classes"] = list(answers.classes)
+        main["answered_by"] = answers.by
         if components.direct:
             main["move"] = _put_move(shelf, run, components, answers)
     if asked.other is not None:
@@ -239,5 +241,7 @@ def _missing(
     if not words:
         found.append("no words for components: the store has no text dictionary or no direct path")
     if answers is None:
-        found.append("no answers: the model has no text side, or there are fewer than two classes")
+        found.append(
+            "no answers: there are fewer than two classes with labelled clips of several recordings"
+        )
     return found

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from residual_audio.table import Table
 
-WAYS = {"t2a": "captions find their clip", "a2t": "clips find one of their captions"}
+WAYS = {
+    "t2a": "the right clip comes first for {before:.1%} of {n:,} captions",
+    "a2t": "one of its captions comes first for {before:.1%} of {n:,} clips",
+}
 
 
 def retrieval_sentence(table: Table | None) -> str:
@@ -22,18 +26,22 @@ def retrieval_sentence(table: Table | None) -> str:
     if not moved:
         return ""
     most = max(moved, key=lambda row: int(row["parameters"]))["method"]
-    parts = [_direction(row) for row in moved if row["method"] == most]
+    own = [row for row in moved if row["method"] == most]
+    found = " and ".join(
+        WAYS[row["direction"]].format(before=float(row["before"]), n=int(row["n"])) for row in own
+    )
+    chance = " and ".join(dict.fromkeys(f"{float(row['chance']):.1%}" for row in own))
+    changes = " and ".join(_change(row) for row in own)
     return (
-        f"Captions, among those of one fold: {'; '.join(parts)} (R@1 as the model is, and after "
-        f"{most} fitted to the captions of other folds)."
+        f"Among those of one fold, {found} (by chance {chance}). {most}, fitted to the captions of "
+        f"other folds, changes that by {changes}."
     )
 
 
-def _direction(row: dict[str, Any]) -> str:
+def _change(row: Mapping[str, Any]) -> str:
     points = [100 * float(row[name]) for name in ("gain", "gain_low", "gain_high")]
-    gain, low, high = (f"{value:+.1f}".replace("-", "−") for value in points)
-    return (
-        f"{WAYS[row['direction']]} {100 * float(row['before']):.1f}% → "
-        f"{100 * float(row['recall']):.1f}% of {int(row['n'])} times ({gain} points, 95% interval "
-        f"{low} to {high}; {100 * float(row['chance']):.1f}% by chance)"
+    gain, low, high = (
+        f"{value:+.1f}".replace("-", "−").replace("+0.0", "0.0").replace("−0.0", "0.0")
+        for value in points
     )
+    return f"{gain} points (95% interval {low} to {high})"

@@ -9,11 +9,11 @@ derivative does not reproduce (nothing but the biases, for a joint head of linea
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from residual_audio.atlas.class_answers import Answers
 from residual_audio.atlas.media import Media
 from residual_audio.atlas.packed import bytes_between, floats, rows_of_integers
 from residual_audio.direct.contributions import Contributions
@@ -21,51 +21,10 @@ from residual_audio.direct.joint_arrays import joint_of
 from residual_audio.store import Store
 from residual_audio.types import FloatArray
 
-N_ANSWERS = 5
+MOST_LETTERS = 90
+"""Of a caption, in lists."""
 REST = "joint head"
 """The term for what the joint head adds by itself."""
-
-
-@dataclass(frozen=True)
-class Answers:
-    """Cosines of all clips with all class texts."""
-
-    classes: tuple[str, ...]
-    labels: list[str | None]
-    scores: FloatArray
-    """[clip, class]"""
-    scale: float
-    texts: FloatArray
-    """[class, joint], unit length."""
-
-    @property
-    def codes(self) -> FloatArray:
-        """Class number of each clip's label; −1 for none."""
-        place = {name: i for i, name in enumerate(self.classes)}
-        return np.array([place.get(str(label), -1) for label in self.labels], np.int64)
-
-    def chosen(self, row: int) -> list[int]:
-        """The first answers, and the right one if it is not among them."""
-        found = np.argsort(-self.scores[row], kind="stable")[:N_ANSWERS].tolist()
-        right = int(self.codes[row])
-        return found if right < 0 or right in found else [*found, right]
-
-    def probabilities(self) -> FloatArray:
-        logits = self.scale * self.scores
-        powers = np.exp(logits - logits.max(1, keepdims=True))
-        return powers / powers.sum(1, keepdims=True)
-
-
-def answers_of(store: Store) -> Answers | None:
-    """Answers by class prompt, from the store."""
-    texts = store.class_embeddings()
-    if texts is None or len(store.classes) < 2:
-        return None
-    unit = np.asarray(texts, np.float64)
-    unit = unit / np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
-    scores = np.asarray(store.embedding(), np.float64) @ unit.T
-    labels = [None if label is None else str(label) for label in store.clips["label"]]
-    return Answers(store.classes, labels, scores, store.logit_scale, unit)
 
 
 def listing(store: Store, answers: Answers | None, media: Media) -> dict[str, Any]:
@@ -77,6 +36,9 @@ def listing(store: Store, answers: Answers | None, media: Media) -> dict[str, An
         "fold": [None if v is None else str(v) for v in clips["fold"]],
         "sound": [int(row in media.sounds) for row in range(len(store))],
     }
+    firsts = [next(iter(own), None) for own in clips["captions"]]
+    if any(firsts):
+        found["caption"] = [None if text is None else str(text)[:MOST_LETTERS] for text in firsts]
     if answers is not None:
         best = answers.scores.argmax(1)
         probability = answers.probabilities()
@@ -134,7 +96,7 @@ class ClipPages:
         length = np.linalg.norm(joint(latent), axis=1)
         chosen = [answers.chosen(row) for row in range(len(latent))]
         pulled = [
-            joint.pull(latent[row], answers.texts[chosen[row]]) / length[row]
+            joint.pull(latent[row], answers.texts_of(row)[chosen[row]]) / length[row]
             for row in range(len(latent))
         ]
         found: list[FloatArray] = [np.empty((len(c), len(self._units) + 1)) for c in chosen]

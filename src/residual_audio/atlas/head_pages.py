@@ -99,7 +99,11 @@ class HeadPages:
             table = self._grouped(f"ablation_head_{method}_classes", "unit").get(name)
             if table is not None:
                 order = np.argsort(table["d_margin"])
-                rows = [[str(table["class"][i]), *digits([table["d_margin"][i]])] for i in order]
+                ends = [f"d_margin{e}" for e in ("", "_low", "_high")]
+                known = [c for c in ends if c in table]
+                rows = [
+                    [str(table["class"][i]), *digits([table[c][i] for c in known])] for i in order
+                ]
                 return {"method": method, "rows": rows}
         return None
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from residual_audio.atlas.clip_pages import Answers
+from residual_audio.atlas.class_answers import Answers
 from residual_audio.atlas.components import ComponentsOfRun, HeadComponents
 from residual_audio.atlas.packed import floats, rows_of_integers
 from residual_audio.direct.joint_arrays import Joint, joint_of
@@ -54,16 +54,22 @@ def base_piece(store: Store, answers: Answers, rows: Rows) -> dict[str, object]:
         "n_of": len(store),
         "codes": answers.codes[rows].tolist(),
         "classes": list(answers.classes),
-        "texts": floats(answers.texts),
+        "texts": floats(answers.texts),  # fold class joint
+        "folds": answers.folds[rows].tolist(),
         "scale": answers.scale,
         "latent": floats(latent),
-        "joint": {
-            "kind": joint.kind,
-            "parameters": {n: floats(joint.parameter(n)) for n in _parameters(joint)},
-            "eps": dict(joint.norm_eps),
-            "gelu": bool(joint.config.get("gelu", False)),
-        },
+        "joint": joint_piece(joint),
         "plane": {"mean": floats(mean), "axes": floats(axes[:2])},
+    }
+
+
+def joint_piece(joint: Joint) -> dict[str, object]:
+    """The joint head as the page computes it."""
+    return {
+        "kind": joint.kind,
+        "parameters": {n: floats(joint.parameter(n)) for n in _parameters(joint)},
+        "eps": dict(joint.norm_eps),
+        "gelu": bool(joint.config.get("gelu", False)),
     }
 
 
@@ -90,12 +96,20 @@ def unit_pieces(components: ComponentsOfRun, rows: Rows) -> Iterator[tuple[str, 
             {
                 "along": rows_of_integers(one.coordinates[rows, :k].T),  # component clip
                 "axes": rows_of_integers(one.spectrum.basis[:k]),
-                "n_all": len(one.spectrum.basis),
+                "mean": rows_of_integers(one.spectrum.mean[None]),
+                "variances": [float(f"{v:.7g}") for v in one.spectrum.eigenvalues[:k]],
             },
         )
     for site in store.attention_sites:
         whole = np.asarray(parts.site(site), np.float64)
-        yield str(site), {"whole": rows_of_integers((whole - whole.mean(0))[rows])}
+        mean = whole.mean(0)
+        yield (
+            str(site),
+            {
+                "whole": rows_of_integers((whole - mean)[rows]),
+                "mean": rows_of_integers(mean[None]),
+            },
+        )
 
 
 def slider_units(store: Store) -> dict[str, Sequence[str]]:

@@ -142,7 +142,7 @@ def _estimates(tables: Tables, head_ids: Sequence[str]) -> Iterator[Number]:
                 high,
                 estimator.better,
                 "share" if estimator.quantity == "share" else "number",
-                about=f"{estimator.label} of {where}",
+                about=f"{estimator.label}: {where}",
             )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from residual_audio.adaptation.divisions import folds_of
-from residual_audio.atlas.clip_pages import Answers
+from residual_audio.atlas.class_answers import Answers
 from residual_audio.atlas.components import ComponentsOfRun
 from residual_audio.atlas.move import Rows
 from residual_audio.atlas.packed import rows_of_integers
@@ -21,23 +21,13 @@ from residual_audio.direct.joint_arrays import joint_of
 from residual_audio.errors import ResidualAudioError
 from residual_audio.judge.of_store import clips_of
 from residual_audio.results import read_result
-from residual_audio.reweight.axes import Components
 from residual_audio.reweight.gain_files import load_gains
 from residual_audio.reweight.gains import check_fits
-from residual_audio.reweight.rules import STRATEGIES, Ground
+from residual_audio.reweight.sliders import LABEL_FREE, label_free_gains, label_free_ground
 from residual_audio.reweight.terms import apply_direct
 from residual_audio.seals import prove_file
 from residual_audio.table import read_csv
 from residual_audio.types import FloatArray, Gains
-
-LABEL_FREE = {
-    "prune-early": "early heads keep an eighth of their components",
-    "amplify-minor": "minor components of the middle blocks × 1.5",
-    "suppress-degenerate": "weakest components of the last blocks off",
-    "window": "middle components of the late stages × 1.5",
-    "text-aligned": "components by how far they point along the class texts",
-}
-"""Rules that look at no label, so that all clips may be shown under them."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +39,18 @@ class Preset:
     about: str
     change: FloatArray
     """[clip, latent]"""
+    gains: Gains | None = None
+    """As one set of gains for all clips, where it is one."""
 
     def piece(self, rows: Rows) -> dict[str, Any]:
-        return {"change": rows_of_integers(self.change[rows])}
+        found: dict[str, Any] = {"change": rows_of_integers(self.change[rows])}
+        if self.gains is not None:
+            found["gains"] = {
+                unit: [float(f"{v:.7g}") for v in values]
+                for unit, values in self.gains.gains.items()
+                if (np.asarray(values) != 1.0).any()
+            }
+        return found
 
 
 def presets_of(run: Path, components: ComponentsOfRun, answers: Answers) -> Iterator[Preset]:
@@ -60,14 +59,16 @@ def presets_of(run: Path, components: ComponentsOfRun, answers: Answers) -> Iter
     # clips under gains that saw them would be a lie: it must come to what the run measured
     if held_out is not None and _agrees(run, components, answers, held_out.change):
         yield held_out
-    ground = _ground(components, answers)
+    spectra = {str(one.head): one.spectrum for one in components.all()}
+    ground = label_free_ground(components.store, components.contributions, spectra)
     for name, about in LABEL_FREE.items():
         try:
-            change = _change(components, STRATEGIES[name](ground))
-        except ResidualAudioError:  # a rule for blocks that this encoder does not have
+            gains = label_free_gains(name, ground)
+            change = _change(components, gains)
+        except ResidualAudioError:  # a rule for blocks or texts that this model does not have
             continue
         if np.abs(change).max() > 0:
-            yield Preset(f"rule-{name}", f"Rule: {name}", about, change)
+            yield Preset(f"rule-{name}", f"Rule: {name}", about, change, gains)
 
 
 def _change(components: ComponentsOfRun, gains: Gains) -> FloatArray:
@@ -106,31 +107,13 @@ def _fitted(run: Path, components: ComponentsOfRun) -> Preset | None:
     return Preset("fitted", "Fitted gains, held out", about, change)
 
 
-def _ground(components: ComponentsOfRun, answers: Answers) -> Ground:
-    """As many components of each head as it has dimensions, as the fitted gains have them."""
-    store = components.store
-    latent = np.asarray(store.latent(), np.float64)
-    step = joint_of(store).derivative(latent.mean(0)[None])
-    spectra = {
-        str(one.head): Components(store.site_of(one.head)[0].d_head).of(one.spectrum)
-        for one in components.all()
-    }
-    return Ground(
-        spectra,
-        store.sites,
-        joint_axes=lambda unit: spectra[unit].basis @ step,
-        texts=answers.texts,
-        about={"path": "direct"},
-    )
-
-
 def _agrees(run: Path, components: ComponentsOfRun, answers: Answers, change: FloatArray) -> bool:
     """Whether the accuracy under a change is one that the run's comparison has."""
     path = run / "tables" / "adapted.csv"
     if not path.is_file():
         return False
     joint = joint_of(components.store)(components.contributions.latent + change)
-    right = (joint @ answers.texts.T).argmax(1) == answers.codes
+    right = answers.cosines(joint).argmax(1) == answers.codes
     table = read_csv(prove_file(path))
     found = table["top1"][table["kind"] == "residual"].astype(np.float64)
     return bool((np.abs(found - right.mean()) < 1.5 / len(right)).any())

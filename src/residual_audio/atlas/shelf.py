@@ -10,8 +10,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import shutil
 import zlib
+from collections.abc import Mapping, Sequence
+from html import escape, unescape
 from pathlib import Path
 
 from residual_audio.errors import InputError
@@ -27,6 +30,7 @@ SCRIPTS = (
     "joint.js",
     "front.js",
     "answer.js",
+    "two_runs.js",
     "map.js",
     "scatter.js",
     "head.js",
@@ -35,12 +39,15 @@ SCRIPTS = (
     "clip.js",
     "feature.js",
     "engine.js",
+    "gains_file.js",
+    "pictures.js",
+    "sliders.js",
     "move.js",
     "search.js",
     "app.js",
 )
 """Sources of the page, in the order in which they are joined."""
-STYLE = "style.css"
+STYLES = ("base.css", "map.css", "pages.css", "small.css")
 SHELL = "index.html"
 FILES = ("index.html", "atlas.js", "atlas.css", "data")
 """All that an atlas folder holds: nothing else in it is touched."""
@@ -72,30 +79,58 @@ class Shelf:
 
     def close(self, title: str) -> Path:
         """Write the page itself and return its path."""
-        script = "\n".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)
-        style = (WEB / STYLE).read_text(encoding="utf-8")
-        page = (WEB / SHELL).read_text(encoding="utf-8")
         if self.single_file:
-            policy = f"script-src '{_digest(script)}'; style-src '{_digest(style)}'"
-            head = f"<style>{style}</style>"
-            blocks = [
-                f'<script type="application/json" data-piece="{name}" '
-                f'data-check="{_check(text)}">{text}</script>'
-                for name, text in self._blocks.items()
-            ]
-            body = "\n".join([*blocks, f"<script>{script}</script>"])
+            page = single_page(self._blocks, title)
         else:
             policy = "script-src 'self'; style-src 'self'"
             head = '<link rel="stylesheet" href="atlas.css">'
-            body = '<script src="atlas.js"></script>'
-            self.files.append(write_text(self.folder / "atlas.js", script))
-            self.files.append(write_text(self.folder / "atlas.css", style))
-        # the title comes last: a model's name must not be able to hold another placeholder
-        for name, text in {"POLICY": policy, "STYLE": head, "BODY": body}.items():
-            page = page.replace(f"<!--{name}-->", text)
-        path = write_text(self.folder / SHELL, page.replace("<!--TITLE-->", _escaped(title)))
+            page = _page(policy, head, '<script src="atlas.js"></script>', title)
+            self.files.append(write_text(self.folder / "atlas.js", _joined(SCRIPTS)))
+            self.files.append(write_text(self.folder / "atlas.css", _joined(STYLES)))
+        path = write_text(self.folder / SHELL, page)
         self.files.append(path)
         return path
+
+
+def single_page(blocks: Mapping[str, str], title: str) -> str:
+    """All pieces (name → JSON) and the page in one file."""
+    script, style = _joined(SCRIPTS), _joined(STYLES)
+    policy = f"script-src '{_digest(script)}'; style-src '{_digest(style)}'"
+    data = [
+        f'<script type="application/json" data-piece="{name}" '
+        f'data-check="{_check(text)}">{text}</script>'
+        for name, text in blocks.items()
+    ]
+    body = "\n".join([*data, f"<script>{script}</script>"])
+    return _page(policy, f"<style>{style}</style>", body, title)
+
+
+def as_single_page(page: Path) -> str:
+    """An atlas on disk as one file, for where it cannot load its pieces."""
+    whole = page.read_text(encoding="utf-8")
+    data = page.parent / "data"
+    if "data-piece=" in whole or not data.is_dir():
+        return whole
+    blocks = {}
+    for path in sorted(data.rglob("*.js")):
+        name = path.relative_to(data).with_suffix("").as_posix()
+        text = path.read_text(encoding="utf-8")
+        quoted = text[text.index(",'") + 2 : text.rindex("')")]
+        blocks[name] = re.sub(r"\\(.)", r"\1", quoted)
+    found = re.search(r"<title>(.*?)</title>", whole, re.DOTALL)
+    return single_page(blocks, unescape(found[1]) if found else "head atlas")
+
+
+def _joined(names: Sequence[str]) -> str:
+    return "\n".join((WEB / name).read_text(encoding="utf-8") for name in names)
+
+
+def _page(policy: str, head: str, body: str, title: str) -> str:
+    page = (WEB / SHELL).read_text(encoding="utf-8")
+    # the title comes last: a model's name must not be able to hold another placeholder
+    for name, text in {"POLICY": policy, "STYLE": head, "BODY": body}.items():
+        page = page.replace(f"<!--{name}-->", text)
+    return page.replace("<!--TITLE-->", escape(title))
 
 
 def as_json(value: object) -> str:
@@ -115,12 +150,6 @@ def _script(name: str, text: str) -> str:
 
 def _check(text: str) -> int:
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
-
-
-def _escaped(text: str) -> str:
-    from html import escape
-
-    return escape(text)
 
 
 def _digest(text: str) -> str:

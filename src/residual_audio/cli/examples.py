@@ -57,7 +57,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "reweight rule": ("reweight rule retain runs/mine --number share=0.5 --out gains",),
     "reweight exit": ("reweight exit runs/mine --root my-sounds",),
     "reweight transfer": ("reweight transfer gains runs/other",),
-    "reweight sliders": ("reweight sliders demo sliders.json --out gains",),
+    "reweight sliders": ("reweight sliders demo s3=0.5 s3.b0.h0=1,0 --out gains",),
     "sweep": ("sweep runs/mine --trials 30",),
     "adapt": (
         "adapt -d manifest --root pairs.csv --how lora --out runs/pairs",

@@ -11,6 +11,7 @@ from residual_audio.cli import options
 from residual_audio.cli.inputs import given_run
 from residual_audio.cli.output import print_json, print_table, say, show_table
 from residual_audio.cli.terminal import watching
+from residual_audio.errors import InputError
 
 if TYPE_CHECKING:
     from residual_audio.table import Table
@@ -218,17 +219,40 @@ def transfer(
 
 def sliders(
     run: options.Run,
-    file: Annotated[Path, typer.Argument(help="Sliders that the atlas of RUN saved.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the gains.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(help="UNIT=λ, or UNIT=λ,λ1,λ2 with gains of its first components."),
+    ] = None,
+    rule: Annotated[
+        list[str] | None, typer.Option("--rule", help="A rule, or RULE:STRENGTH; may be repeated.")
+    ] = None,
     json: options.Json = False,
 ) -> None:
-    """Sliders that were set in the atlas, as gains for every command that takes --gains."""
+    """Sliders as they are set in the atlas, as gains for every command that takes --gains."""
     from residual_audio.surface.gain_studies import slider_gains
     from residual_audio.surface.given import save_gains
 
-    found = slider_gains(run, file)
+    wanted = {}
+    for text in settings or []:
+        unit, _, values = text.partition("=")
+        wanted[unit] = [_number(v, text) for v in values.split(",")]
+    rules = {}
+    for text in rule or []:
+        name, _, strength = text.partition(":")
+        rules[name] = _number(strength or "1", text)
+    found = slider_gains(run, wanted, rules=rules)
     written = save_gains(found, out)
     if json:
         print_json({"out": str(written), "units": list(found.gains)})
         return
-    say(f"gains of {len(found.gains)} units ({', '.join(found.gains)}); {written}")
+    units = list(found.gains)
+    more = f" and {len(units) - 4} more" if len(units) > 4 else ""
+    say(f"gains of {len(units)} units ({', '.join(units[:4])}{more}); {written}")
+
+
+def _number(text: str, whole: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"'{whole}' sets no gain: write it like s3=0.5 or s3.b0.h0=1,0") from None

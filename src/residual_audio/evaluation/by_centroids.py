@@ -22,7 +22,7 @@ from residual_audio.evaluation.clip_notes import N_RESAMPLES
 from residual_audio.evaluation.zero_shot import LabelledVectors, result_of
 from residual_audio.judge.answers import class_index
 from residual_audio.judge.centroids import best_scale, class_centroids
-from residual_audio.judge.of_store import clips_of
+from residual_audio.judge.of_store import classes_with_clips, clips_of
 from residual_audio.models.training_data import heard_before
 from residual_audio.progress import SILENT, Progress
 from residual_audio.store import Store
@@ -88,8 +88,7 @@ def evaluate_store(
     store: Store, *, split: str = "all", seed: int = 0, n_resamples: int = N_RESAMPLES
 ) -> Result:
     """The same from the embeddings of a store."""
-    clips = clips_of(store)
-    classes = _present(store.classes, clips)
+    clips, classes = clips_of(store), classes_with_clips(store)
     cosines, scales, n_folds = answer_by_centroids(store.embedding(), clips, classes, seed)
     vectors = LabelledVectors(
         store.model_info.name, store.dataset_info.name, cosines, clips, classes, scales,

@@ -70,6 +70,12 @@ def class_judge(store: Store) -> Judge:
     return Judge.for_labels(list(clips["label"]), classes, np.array(found), store.logit_scale)
 
 
+def classes_with_clips(store: Store) -> tuple[str, ...]:
+    """The classes of a store that any of its clips is of: a part of a set may lack some."""
+    there = set(store.clips["label"])
+    return tuple(name for name in store.classes if name in there)
+
+
 def label_judge(store: Store, seed: int = 0) -> Judge:
     """Answers by class: against the class prompts, or, where the model has no text side, against
     class centroids of other clips."""
@@ -84,7 +90,7 @@ def centroid_judge(store: Store, seed: int = 0) -> Judge:
 
     The temperature is the one that fits these answers best; of all measures only the loss knows it.
     """
-    clips, classes = clips_of(store), store.classes
+    clips, classes = clips_of(store), classes_with_clips(store)
     codes = class_index([clip.label for clip in clips], classes)
     groups = [len({group_of(c) for c in clips if c.label == name}) for name in classes]
     folds = grouped_folds(clips, max(2, min(5, *groups)), seed)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from residual_audio.atlas.clip_pages import answers_of
+from residual_audio.atlas.class_answers import answers_of
 from residual_audio.atlas.media import AskedText
 from residual_audio.direct.joint_arrays import Joint, joint_of
 from residual_audio.direct.time_totals import StageSums, totals_over_time
@@ -64,7 +64,8 @@ class AskedTexts:
     def _of(self, row: int) -> list[tuple[str, str, FloatArray]]:
         answers, found = self._answers, []
         if answers is not None:
-            found = [(answers.classes[c], "answer", answers.texts[c]) for c in answers.chosen(row)]
+            texts = answers.texts_of(row)
+            found = [(answers.classes[c], "answer", texts[c]) for c in answers.chosen(row)]
         captions = list(self._store.clips["captions"][row])[:N_CAPTIONS]
         return [*found, *((text, "caption", self._captions[text]) for text in captions
                           if text in self._captions)]  # fmt: skip

@@ -3,6 +3,8 @@
 name.safetensors           λ of every unit in one row, and the sha256 of the spectra
 name.spectra.safetensors   mean, basis and eigenvalues of every unit
 name.json                  the card: model, data, how it was fitted, what moved most
+
+The atlas saves one file: the bytes of the spectra lie in `name.safetensors` itself, as `spectra`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+from safetensors.numpy import load, save
 
 from residual_audio import provenance
 from residual_audio.errors import InputError
@@ -94,16 +96,32 @@ def load_gains(path: Path) -> Gains:
         header, tensors["gains"]
     ):
         raise InputError(f"'{path}' is damaged: it is not what was written. Copy it again")
-    beside = spectra_path(path)
-    if not beside.is_file():
-        raise InputError(f"'{path}' needs its spectra beside it: there is no '{beside.name}'")
-    if hashlib.sha256(beside.read_bytes()).hexdigest() != header.get("spectra_sha256"):
-        raise InputError(f"'{beside}' is not the file that '{path.name}' was saved with")
-    about, arrays = _read(beside, "spectra")
+    about, arrays = _spectra_of(path, header, tensors.get("spectra"))
     try:
         return _put_together(header, tensors["gains"], about, arrays)
     except (KeyError, ValueError, TypeError) as error:
         raise InputError(f"'{path}' does not hold whole gains: {error}") from error
+
+
+def _spectra_of(
+    path: Path, header: Mapping[str, str], inside: FloatArray | None
+) -> tuple[dict[str, str], dict[str, FloatArray]]:
+    """The spectra in the file itself, or else beside it, if they are those it was saved with."""
+    beside = spectra_path(path)
+    if inside is None and not beside.is_file():
+        raise InputError(f"'{path}' needs its spectra beside it: there is no '{beside.name}'")
+    data = beside.read_bytes() if inside is None else inside.tobytes()
+    if hashlib.sha256(data).hexdigest() != header.get("spectra_sha256"):
+        if inside is not None:
+            raise InputError(f"'{path}' is damaged: it is not what was written. Copy it again")
+        raise InputError(f"'{beside}' is not the file that '{path.name}' was saved with")
+    if inside is None:
+        return _read(beside, "spectra")
+    try:
+        size = int.from_bytes(data[:8], "little")
+        return json.loads(data[8 : 8 + size]).get("__metadata__", {}), load(data)
+    except (SafetensorError, ValueError) as error:
+        raise InputError(f"the spectra in '{path}' cannot be read: {error}") from error
 
 
 def _put_together(

@@ -8,12 +8,15 @@ from html import escape
 from pathlib import Path
 
 from residual_audio.atlas.build import Atlas, AtlasSettings, write_atlas
+from residual_audio.atlas.shelf import as_single_page
 from residual_audio.progress import SILENT, Progress
 from residual_audio.report.write import write_analysis
 from residual_audio.surface.inside import analyse
 from residual_audio.surface.runs import RunLike, given_run
 
 HEIGHT_PX = 760
+MOST_INLINE = 60_000_000
+"""Bytes that a cell of a notebook may hold."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,13 @@ class AtlasView(Atlas):
 
     def _repr_html_(self) -> str:
         """For notebooks: the page in a frame of its own, which may only run its own script."""
-        page = escape(self.page.read_text(encoding="utf-8"))
+        if self.n_bytes > MOST_INLINE:
+            where = escape(str(self.page))
+            return (
+                f"<p>This atlas has {self.n_bytes / 1e6:.0f} MB, too much for a notebook: open "
+                f"<code>{where}</code> in a browser, or call <code>.open()</code>.</p>"
+            )
+        page = escape(as_single_page(self.page))
         return (
             f'<iframe srcdoc="{page}" sandbox="allow-scripts allow-downloads" title="head atlas" '
             f'width="100%" height="{HEIGHT_PX}" loading="lazy"></iframe>'
@@ -47,7 +56,7 @@ def atlas(
 
     features: a file of units from elsewhere, as those of a sparse autoencoder, shown beside heads.
 
-    A notebook shows a single file inline: a frame cannot load files from beside a notebook.
+    A notebook shows it inline, up to 60 MB.
 
     >>> import tempfile, residual_audio as ra
     >>> run = ra.extract("nano", ra.load_dataset("synthetic", n_clips=12), tempfile.mkdtemp())

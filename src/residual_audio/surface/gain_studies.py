@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from residual_audio.direct.contributions import Contributions
 from residual_audio.engine import Where
 from residual_audio.progress import SILENT, Progress
 from residual_audio.reweight.cached import Streams
-from residual_audio.reweight.sliders import Sliders, gains_of_sliders
+from residual_audio.reweight.sliders import Sliders, gains_of_sliders, rules_of
 from residual_audio.surface.given import GainsLike, ModelLike, given_gains
 from residual_audio.surface.runs import Folds, Run, RunLike, fold_names, given_run
 from residual_audio.table import Table, from_rows
@@ -176,7 +176,13 @@ class _LoadedThere:
         return replace(self.studied, run=run).problem(self.network)
 
 
-def slider_gains(run: RunLike, sliders: Sliders | Path | str) -> Gains:
-    """What the sliders of the atlas say, as gains: a file that it saved, or gains by unit, that of
-    the whole first and then those of its first components."""
-    return gains_of_sliders(sliders, Contributions(given_run(run).store))
+def slider_gains(
+    run: RunLike, sliders: Sliders, *, rules: Mapping[str, float] | None = None
+) -> Gains:
+    """What the sliders of the atlas say, as gains: λ by unit, that of the whole first and then
+    those of its first components; and rules by name, each at its strength."""
+    store = given_run(run).store
+    parts = Contributions(store)
+    found = gains_of_sliders(sliders, parts, rules_of(store, parts, rules or {}))
+    about = {"model": asdict(store.model_info), "dataset": asdict(store.dataset_info)}
+    return replace(found, fitted_on={**about, "by": "sliders of the atlas"})

@@ -190,6 +190,10 @@ def test_summary_intervals_and_classes(model, features, judge):
     for row in rows:
         mean, low, high = row.changes["margin"]
         assert low <= mean <= high
-    names, table = by_class(found, ["a", "b", "a", "b", "a"])
-    assert names == ("a", "b")
-    np.testing.assert_allclose(table[:, 0], found.delta("margin")[:, [0, 2, 4]].mean(1))
+    classes = by_class(found, ["a", "b", "a", "b", "a"], groups=["1", "2", "3", "2", "4"])
+    assert (classes.classes, classes.n) == (("a", "b"), (3, 2))
+    own = found.delta("margin")[:, [0, 2, 4]]
+    np.testing.assert_allclose(classes.mean[:, 0], own.mean(1))
+    reach = 4.302653 * own.std(1, ddof=1) / np.sqrt(3)  # t of two degrees of freedom
+    np.testing.assert_allclose(classes.high[:, 0], own.mean(1) + reach, rtol=1e-5)
+    assert np.isnan(classes.low[:, 1]).all()  # both of one recording

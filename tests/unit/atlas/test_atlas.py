@@ -17,7 +17,7 @@ from residual_audio.atlas.build import AtlasSettings, write_atlas
 from residual_audio.atlas.components import ComponentsOfRun, most_pointed, pointed_clips, words_of
 from residual_audio.atlas.media import read_media
 from residual_audio.atlas.packed import bytes_between, floats, rows_of_integers
-from residual_audio.atlas.shelf import SCRIPTS, WEB, as_json
+from residual_audio.atlas.shelf import SCRIPTS, STYLES, WEB, as_json, as_single_page
 from residual_audio.cli.app import build
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
@@ -26,6 +26,7 @@ from residual_audio.report.table_files import write_csv
 from residual_audio.reweight.sliders import gains_of_sliders
 from residual_audio.reweight.terms import apply_direct
 from residual_audio.seals import seal_files
+from residual_audio.surface.gain_studies import slider_gains
 from residual_audio.table import Table
 
 
@@ -50,6 +51,15 @@ def test_every_source_of_the_page_is_joined():
     for path in WEB.glob("*.js"):
         assert "innerHTML" not in path.read_text(), path.name
         assert "eval(" not in path.read_text(), path.name
+    assert sorted(STYLES) == sorted(path.name for path in WEB.glob("*.css"))
+
+
+def test_sources_of_the_page_can_be_read():
+    for path in (*WEB.glob("*.js"), *WEB.glob("*.css")):
+        lines = path.read_text().splitlines()
+        assert len(lines) <= 420, path.name
+        assert max(map(len, lines)) <= 120, path.name
+        assert lines[0].startswith(("// ", "/* ", "'use strict'")), path.name
 
 
 def test_terms_of_a_clip_sum_to_its_scores(small_atlas_run: Path):
@@ -149,38 +159,38 @@ def test_pieces_of_the_sliders_give_the_latents_of_python(
     assert np.abs(expected - parts.latent).max() > 1e-3 * size
 
 
-def test_saved_sliders_are_read_and_presets_are_refused(small_atlas_run: Path, tmp_path: Path):
-    parts = Contributions(ra.open_store(small_atlas_run))
-    path = tmp_path / "sliders.json"
-    record = {"format": "residual-audio-sliders", "sliders": {"s3.b0.h0": [0.5]}, "presets": {}}
-    path.write_text(json.dumps(record))
-    assert gains_of_sliders(path, parts).gains["s3.b0.h0"].tolist() == [0.5]
-    path.write_text(json.dumps({**record, "presets": {"fitted": 1}}))
-    with pytest.raises(InputError, match="preset 'fitted'"):
-        gains_of_sliders(path, parts)
-    path.write_text("{}")
-    with pytest.raises(InputError, match="not a file of sliders"):
-        gains_of_sliders(path, parts)
+def test_rules_add_to_sliders(small_atlas_run: Path):
+    rule = slider_gains(small_atlas_run, {}, rules={"prune-early": 1.0})
+    half = slider_gains(small_atlas_run, {"s0.b0.h0": [2.0]}, rules={"prune-early": 0.5})
+    assert set(rule.gains) >= {"s0.b0.h0", "s1.b0.h0"}
+    assert {0.0, 1.0} == set(np.concatenate(list(rule.gains.values())).tolist())
+    own = rule.gains["s0.b0.h0"]
+    np.testing.assert_allclose(half.gains["s0.b0.h0"], 2.0 + 0.5 * (own - 1.0))
+    assert rule.fitted_on["model"]["sha256"] == ra.open_store(small_atlas_run).model_info.sha256
+    with pytest.raises(InputError, match="'fisher' is no rule of the atlas"):
+        slider_gains(small_atlas_run, {}, rules={"fisher": 1.0})
 
 
 def test_the_command_writes_sliders_as_gains(small_atlas_run: Path, tmp_path: Path):
-    path = tmp_path / "sliders.json"
-    record = {"format": "residual-audio-sliders", "sliders": {"s3": [0.5]}, "presets": {}}
-    path.write_text(json.dumps(record))
-    call = ["reweight", "sliders", str(small_atlas_run), str(path), "-o", str(tmp_path / "mine")]
-    done = CliRunner().invoke(build(), [*call, "--json"])
+    call = ["reweight", "sliders", str(small_atlas_run), "s3=0.5", "-o", str(tmp_path / "mine")]
+    done = CliRunner().invoke(build(), [*call, "--rule", "prune-early:0.5", "--json"])
     assert done.exit_code == 0, done.output
     gains = ra.load_gains(json.loads(done.stdout)["out"])
     assert (gains.path, gains.gains["s3"].tolist()) == ("direct", [0.5])
+    assert 0.5 in gains.gains["s0.b0.h0"]
+    wrong = CliRunner().invoke(build(), [*call[:3], "s3=half", "-o", str(tmp_path / "mine")])
+    assert wrong.exit_code != 0
+    assert "sets no gain" in str(wrong.exception) + wrong.output
 
 
 def test_the_answer_has_numbers_intervals_and_limits(small_atlas_run: Path):
     answer = piece(small_atlas_run, "main")["answer"]
-    whole = " ".join(answer["found"])
+    whole = " ".join(one["text"] for one in answer["found"])
     assert "95% interval" in whole
     assert "by chance" in whole
     assert "Reweighting components" in whole
     assert any("a class" in text for text in answer["limits"])
+    assert any("smallest change" in text for text in answer["limits"])
     assert 3 <= len(answer["found"]) <= 5
 
 
@@ -202,7 +212,9 @@ def test_the_surface_shows_an_atlas(small_atlas_run: Path, tmp_path: Path):
     assert made.page.is_file()
     assert made._repr_html_().startswith("<iframe srcdoc=")
     assert "<script>" not in made._repr_html_()
-    assert callable(ra.atlas)
+    folder = ra.atlas(small_atlas_run, out=tmp_path / "many")
+    inline, single = as_single_page(folder.page), made.page.read_text()
+    assert sorted(inline.splitlines()) == sorted(single.splitlines())
 
 
 def test_the_answer_says_what_reweighting_costs_elsewhere(small_atlas_run: Path):
@@ -210,7 +222,8 @@ def test_the_answer_says_what_reweighting_costs_elsewhere(small_atlas_run: Path)
     rows = [r for r in tables["adapted"].rows() if r["kind"] == "residual"]
     (row,) = rows
     assert np.isfinite(row["lost"])
-    said = next(line for line in main["answer"]["found"] if "reference runs" in line)
+    texts = [one["text"] for one in main["answer"]["found"]]
+    said = next(text for text in texts if "reference runs" in text)
     changed = f"{-100 * row['lost']:+.1f}".replace("-", "−")
     assert f"changes by {'0.0' if changed[1:] == '0.0' else changed} points" in said
     assert "3 edits (blend of the gains)" in said
@@ -231,5 +244,6 @@ def test_a_run_that_measured_nothing_elsewhere_says_so(small_atlas_run: Path, tm
     seal_files([write_csv(path, Table("adapted", kept))])
     write_atlas(bare)
     found = piece(bare, "main")
-    assert any("was not measured in this run" in line for line in found["answer"]["found"])
+    texts = [one["text"] for one in found["answer"]["found"]]
+    assert any("was not measured in this run" in text for text in texts)
     assert found["front"] is None

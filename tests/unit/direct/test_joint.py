@@ -5,54 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tiny_model import CONFIG, tiny_model
+from joint_heads import KINDS, D, module
+from tiny_model import tiny_model
 
 from residual_audio.data.registry import load_dataset
 from residual_audio.direct.joint_arrays import joint_of
 from residual_audio.direct.joint_module import joint_head, joint_of_module
 from residual_audio.errors import ModelError, StoreError
 from residual_audio.extraction.extraction import extract
-from residual_audio.models.joint import (
-    GELUMLP,
-    MLP,
-    Identity,
-    JointHead,
-    Linear,
-    NormLinear,
-    ResidualMLP,
-    UnitMLP,
-)
-
-D = CONFIG.latent
-KINDS = (
-    "identity",
-    "linear",
-    "mlp",
-    "gelu-mlp",
-    "unit-mlp",
-    "first-unit",
-    "norm-linear",
-    "residual",
-)
-
-
-def module(kind: str) -> JointHead:
-    torch.manual_seed(3)
-    made: dict[str, JointHead] = {
-        "identity": Identity(D),
-        "linear": Linear(D, 6),
-        "mlp": MLP(D, 16, 6),
-        "gelu-mlp": GELUMLP(D, 16, 6),
-        "unit-mlp": UnitMLP(D, 16, 6, gelu=False),
-        "first-unit": UnitMLP(D, 16, 6, gelu=True, d_first=10),
-        "norm-linear": NormLinear(D, 6),
-        "residual": ResidualMLP(D, 6),
-    }
-    found = made[kind].requires_grad_(False)
-    for name, parameter in found.named_parameters():
-        if "layer_norm" in name:
-            parameter.normal_(1.0, 0.3)
-    return found
+from residual_audio.models.joint import JointHead
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,8 @@ def test_captions_are_retrieved_before_and_after(at):
         if (r["key"], r["fold"], r["direction"], int(r["k"]), r["count"])
         == ("heads-3", "all", "t2a", 1, "shared")
     )
-    assert f"{100 * row['before']:.1f}% → {100 * row['recall']:.1f}%" in said
+    assert f"first for {100 * row['before']:.1f}% of" in said
+    assert f"{100 * row['gain']:+.1f}".replace("-", "−") in said
     assert "by chance" in said
     page = write_page(at.out).read_text()
     assert "Captions: is the right one found, before and after?" in page

@@ -12,15 +12,29 @@
   }
 
   function hash(path, query) {
-    const text = Object.entries(query).filter(([, v]) => v !== null && v !== undefined && v !== '').map(([k, v]) => `${encodeURIComponent(k)}=${encodeURIComponent(v).replace(/%2C/g, ',').replace(/%3A/g, ':')}`).join('&');
+    const text = Object.entries(query)
+      .filter(([, v]) => v !== null && v !== undefined && v !== '')
+      .map(
+        ([k, v]) =>
+          `${encodeURIComponent(k)}=${encodeURIComponent(v).replace(/%2C/g, ',').replace(/%3A/g, ':')}`,
+      )
+      .join('&');
     return `#${path}${text ? `?${text}` : ''}`;
   }
-  RA.go = (path, query) => { location.hash = hash(path, query); };
+  RA.go = (path, query) => {
+    location.hash = hash(path, query);
+  };
   // The address of the state that is shown already: no new view, no new step of the back button.
   RA.remember = (path, query) => history.replaceState(null, '', hash(path, query));
   RA.gainsQuery = ({ gains, presets }) => ({
     ...Object.fromEntries(Object.entries(gains).map(([name, list]) => [name, list.join(',')])),
-    ...(Object.keys(presets).length ? { p: Object.entries(presets).map(([k, v]) => `${k}:${v}`).join(',') } : {}),
+    ...(Object.keys(presets).length
+      ? {
+          p: Object.entries(presets)
+            .map(([k, v]) => `${k}:${v}`)
+            .join(','),
+        }
+      : {}),
   });
 
   function mapView(query) {
@@ -39,42 +53,68 @@
       if (part.r) now.r = part.r.map((v) => v.toPrecision(5)).join(',');
       RA.go('map', now);
     };
-    return el('div', {}, query.m || query.q || query.view || query.r ? null : RA.answer.view(RA.main), RA.map.view(state, change));
+    return el(
+      'div',
+      {},
+      query.m || query.q || query.view || query.r ? null : RA.answer.view(RA.main),
+      RA.map.view(state, change),
+    );
   }
 
   function moveState(query) {
-    const gains = {}, presets = {};
+    const gains = {},
+      presets = {};
     const { stages, presets: offered } = RA.main.move || { stages: {}, presets: [] };
-    const units = new Set([...RA.main.heads.id, ...Object.keys(stages), ...Object.values(stages).flat()]);
+    const units = new Set([
+      ...RA.main.heads.id,
+      ...Object.keys(stages),
+      ...Object.values(stages).flat(),
+    ]);
     for (const [key, value] of Object.entries(query)) {
       const list = value.split(',').map(Number);
       if (units.has(key) && list.every(Number.isFinite)) gains[key] = list;
     }
     for (const part of (query.p || '').split(',')) {
       const [key, amount] = part.split(':');
-      if (offered.some((p) => p.key === key)) presets[key] = Number.isFinite(Number(amount)) ? Number(amount) : 1;
+      if (offered.some((p) => p.key === key))
+        presets[key] = Number.isFinite(Number(amount)) ? Number(amount) : 1;
     }
     return { gains, presets, head: RA.main.heads.id.includes(query.head) ? query.head : null };
   }
 
   async function draw() {
-    const turn = ++shown, [path, query] = address(), { heads, clips, features } = RA.main;
-    const clip = /^clip\/(\d+)$/.exec(path), feature = features && /^feature\/(\d+)$/.exec(path);
+    const turn = ++shown,
+      [path, query] = address(),
+      { heads, clips, features } = RA.main;
+    const clip = /^clip\/(\d+)$/.exec(path),
+      feature = features && /^feature\/(\d+)$/.exec(path);
     if (path === 'content') return;
     RA.audio.stop();
     content.setAttribute('aria-busy', 'true');
     let node;
     try {
       if (heads.id.includes(path)) node = await RA.views.head(path);
-      else if (clip && Number(clip[1]) < clips.id.length) node = await RA.views.clip(Number(clip[1]));
-      else if (feature && Number(feature[1]) < features.name.length) node = await RA.views.feature(Number(feature[1]));
+      else if (clip && Number(clip[1]) < clips.id.length)
+        node = await RA.views.clip(Number(clip[1]));
+      else if (feature && Number(feature[1]) < features.name.length)
+        node = await RA.views.feature(Number(feature[1]));
       else if (path === 'features' && features) node = await RA.views.features();
       else if (path === 'clips') node = await RA.views.clips();
       else if (path === 'move') node = await RA.views.move(moveState(query));
       else if (path === 'map') node = mapView(query);
-      else node = el('p', {}, `There is no “${path}” in this atlas. `, el('a', { href: '#map' }, 'To the map'));
+      else
+        node = el(
+          'p',
+          {},
+          `There is no “${path}” in this atlas. `,
+          el('a', { href: '#map' }, 'To the map'),
+        );
     } catch (error) {
-      node = el('p', { class: 'missing', role: 'alert' }, `This view cannot be shown: ${error.message}`);
+      node = el(
+        'p',
+        { class: 'missing', role: 'alert' },
+        `This view cannot be shown: ${error.message}`,
+      );
     }
     if (turn !== shown) return;
     const same = content.dataset.path === path;
@@ -88,24 +128,50 @@
       if (here) a.setAttribute('aria-current', 'page');
       else a.removeAttribute('aria-current');
     });
-    if (!same) { window.scrollTo(0, 0); RA.say(path); } else if (active) document.getElementById(active)?.focus();
+    if (!same) {
+      window.scrollTo(0, 0);
+      RA.say(path);
+    } else if (active) document.getElementById(active)?.focus();
     document.title = `${path} · ${RA.main.title}`;
   }
 
   function theme() {
     const root = document.documentElement;
-    const kept = (() => { try { return localStorage.getItem('atlas-theme'); } catch { return null; } })();
+    const kept = (() => {
+      try {
+        return localStorage.getItem('atlas-theme');
+      } catch {
+        return null;
+      }
+    })();
     if (kept === 'dark' || kept === 'light') root.dataset.theme = kept;
-    return el('button', { type: 'button', class: 'small', 'aria-label': 'switch between light and dark', onclick: () => {
-      root.dataset.theme = RA.colour.dark() ? 'light' : 'dark';
-      try { localStorage.setItem('atlas-theme', root.dataset.theme); } catch { /* a page from a file may have no storage */ }
-      draw();
-    } }, '◐');
+    return el(
+      'button',
+      {
+        type: 'button',
+        class: 'small',
+        'aria-label': 'switch between light and dark',
+        onclick: () => {
+          root.dataset.theme = RA.colour.dark() ? 'light' : 'dark';
+          try {
+            localStorage.setItem('atlas-theme', root.dataset.theme);
+          } catch {
+            /* a page from a file may have no storage */
+          }
+          draw();
+        },
+      },
+      '◐',
+    );
   }
 
   function walk(key) {
-    const [path] = address(), { id, stage, block, head } = RA.main.heads;
-    const cell = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.id : null;
+    const [path] = address(),
+      { id, stage, block, head } = RA.main.heads;
+    const cell =
+      document.activeElement && document.activeElement.dataset
+        ? document.activeElement.dataset.id
+        : null;
     const from = cell || (id.includes(path) ? path : null);
     if (!from) return false;
     const i = id.indexOf(from);
@@ -117,7 +183,8 @@
       to = there.length ? there[Math.min(head[i], there.length - 1)] : i;
     }
     if (to < 0 || to >= id.length) return true;
-    if (cell && !id.includes(path)) document.querySelector(`[data-id="${CSS.escape(id[to])}"]`)?.focus();
+    if (cell && !id.includes(path))
+      document.querySelector(`[data-id="${CSS.escape(id[to])}"]`)?.focus();
     else location.hash = id[to];
     return true;
   }
@@ -131,29 +198,69 @@
     } else if (event.key.startsWith('Arrow')) {
       if (walk(event.key)) event.preventDefault();
     } else if (event.key === ' ' && !/^(BUTTON|A|SUMMARY)$/.test(event.target.tagName)) {
-      const picture = document.querySelector('.clip.playing button.picture') || document.querySelector('button.picture:not(:disabled)');
-      if (picture) { picture.click(); event.preventDefault(); }
+      const picture =
+        document.querySelector('.clip.playing button.picture') ||
+        document.querySelector('button.picture:not(:disabled)');
+      if (picture) {
+        picture.click();
+        event.preventDefault();
+      }
     }
   }
 
   function frame(main) {
     const link = (path, label) => el('a', { href: `#${path}` }, label);
-    document.getElementById('top').append(
-      el('h1', {}, el('a', { href: '#map' }, main.other ? `${main.title} ↔ ${main.other.title}` : main.title)),
-      el('nav', { 'aria-label': 'views' }, link('map', 'Heads'), link('clips', 'Clips'), main.features ? link('features', 'Features') : null, main.move ? link('move', 'Move it') : null,
-        main.report ? el('a', { href: main.report }, 'Figures') : null),
-      RA.search.box(), theme());
-    document.getElementById('foot').append(`${main.n_clips} clips · ${main.heads.id.length} heads · prompt “${main.template || 'none'}” · weights ${main.model.sha256.slice(0, 12)}… · ResiDual Audio ${main.version}. Nothing leaves this page.`, RA.audio.player);
+    document
+      .getElementById('top')
+      .append(
+        el(
+          'h1',
+          {},
+          el(
+            'a',
+            { href: '#map' },
+            main.other ? `${main.title} ↔ ${main.other.title}` : main.title,
+          ),
+        ),
+        el(
+          'nav',
+          { 'aria-label': 'views' },
+          link('map', 'Heads'),
+          link('clips', 'Clips'),
+          main.features ? link('features', 'Features') : null,
+          main.move ? link('move', 'Move it') : null,
+          main.report ? el('a', { href: main.report }, 'Figures') : null,
+        ),
+        RA.search.box(),
+        theme(),
+      );
+    document
+      .getElementById('foot')
+      .append(
+        `${main.n_clips} clips · ${main.heads.id.length} heads · ` +
+          (main.template ? `prompt “${main.template}” · ` : '') +
+          `weights ${main.model.sha256.slice(0, 12)}… · ResiDual Audio ${main.version}. ` +
+          'Nothing leaves this page.',
+        RA.audio.player,
+      );
   }
 
-  RA.load('main').then((main) => {
-    RA.main = main;
-    frame(main);
-    window.addEventListener('hashchange', draw);
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
-    document.addEventListener('keydown', keys);
-    return draw();
-  }).catch((error) => {
-    content.replaceChildren(el('p', { class: 'missing', role: 'alert' }, `The atlas cannot be opened: ${error.message}`));
-  });
+  RA.load('main')
+    .then((main) => {
+      RA.main = main;
+      frame(main);
+      window.addEventListener('hashchange', draw);
+      matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
+      document.addEventListener('keydown', keys);
+      return draw();
+    })
+    .catch((error) => {
+      content.replaceChildren(
+        el(
+          'p',
+          { class: 'missing', role: 'alert' },
+          `The atlas cannot be opened: ${error.message}`,
+        ),
+      );
+    });
 })();

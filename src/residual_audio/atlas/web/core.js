@@ -16,7 +16,8 @@ const RA = (() => {
   // CRC-32 of a text in UTF-8, as Python's zlib has it.
   function checksum(text) {
     let sum = 0xffffffff;
-    for (const byte of new TextEncoder().encode(text)) sum = table[(sum ^ byte) & 255] ^ (sum >>> 8);
+    for (const byte of new TextEncoder().encode(text))
+      sum = table[(sum ^ byte) & 255] ^ (sum >>> 8);
     return (sum ^ 0xffffffff) >>> 0;
   }
 
@@ -56,7 +57,8 @@ const RA = (() => {
     for (const [key, value] of Object.entries(attributes || {})) {
       if (value === null || value === undefined || value === false) continue;
       if (key.startsWith('on')) node.addEventListener(key.slice(2), value);
-      else if (key === 'style') for (const [k, v] of Object.entries(value)) node.style.setProperty(k, v);
+      else if (key === 'style')
+        for (const [k, v] of Object.entries(value)) node.style.setProperty(k, v);
       else if (key === 'value') node.value = value;
       else node.setAttribute(key, value === true ? '' : String(value));
     }
@@ -91,6 +93,12 @@ const RA = (() => {
     return { values, shape: packed.shape };
   }
 
+  // What a clip is called: by its label, else by its first caption, else by its id.
+  function clipName(row) {
+    const { label, caption, id } = RA.main.clips;
+    return label[row] || (caption && caption[row]) || id[row];
+  }
+
   // Said to screen readers.
   function say(text) {
     document.getElementById('status').textContent = text;
@@ -106,5 +114,5 @@ const RA = (() => {
     setTimeout(() => URL.revokeObjectURL(url), 1000);
   }
 
-  return { put, load, el, unpack, say, save, views, main: null };
+  return { put, load, el, unpack, clipName, say, save, views, main: null };
 })();

@@ -7,10 +7,14 @@
 
   async function start() {
     const piece = await RA.load('move/base');
-    const latent = unpack(piece.latent), [n, width] = latent.shape;
+    const latent = unpack(piece.latent),
+      [n, width] = latent.shape;
     const joint = RA.joint.of(piece.joint);
-    const texts = unpack(piece.texts), mean = unpack(piece.plane.mean).values, axes = unpack(piece.plane.axes);
-    const base = joint.enter(latent.values, n, false), hidden = base.length / n;
+    const texts = unpack(piece.texts),
+      mean = unpack(piece.plane.mean).values,
+      axes = unpack(piece.plane.axes);
+    const base = joint.enter(latent.values, n, false),
+      hidden = base.length / n;
     const units = new Map(); // name → { whole [n, hidden], along [k, n], axes [k, hidden] }
 
     // Σ_c along_c ⊗ axes_c, for these components
@@ -19,7 +23,8 @@
       for (let c = from; c < to; c++) {
         for (let i = 0; i < n; i++) {
           const a = along[c * n + i];
-          for (let h = 0, at = i * hidden, w = c * hidden; h < hidden; h++, at++, w++) out[at] += a * onto[w];
+          for (let h = 0, at = i * hidden, w = c * hidden; h < hidden; h++, at++, w++)
+            out[at] += a * onto[w];
         }
       }
       return out;
@@ -41,7 +46,8 @@
         const found = await RA.load(`move/${name}`);
         if (found.whole) made = { whole: joint.enter(unpack(found.whole).values, n, true) };
         else {
-          const along = unpack(found.along), k = along.shape[0];
+          const along = unpack(found.along),
+            k = along.shape[0];
           const onto = joint.enter(unpack(found.axes).values, k, true);
           made = { whole: outer(along.values, onto, 0, k), along: along.values, onto, k };
         }
@@ -55,41 +61,83 @@
       const names = [...Object.keys(gains), ...Object.keys(presets).map((key) => `preset/${key}`)];
       await Promise.all(names.map(unit));
       const state = Float32Array.from(base);
-      const add = (values, amount) => { if (amount) for (let i = 0; i < state.length; i++) state[i] += amount * values[i]; };
+      const add = (values, amount) => {
+        if (amount) for (let i = 0; i < state.length; i++) state[i] += amount * values[i];
+      };
       for (const [name, list] of Object.entries(gains)) {
         const part = units.get(name);
         add(part.whole, list[0] - 1);
         list.slice(1).forEach((gain, c) => {
-          if (gain !== 1 && part.along && c < part.k) add(outer(part.along, part.onto, c, c + 1), gain - 1);
+          if (gain !== 1 && part.along && c < part.k)
+            add(outer(part.along, part.onto, c, c + 1), gain - 1);
         });
       }
-      for (const [key, amount] of Object.entries(presets)) add(units.get(`preset/${key}`).whole, amount);
+      for (const [key, amount] of Object.entries(presets))
+        add(units.get(`preset/${key}`).whole, amount);
       return read(joint.finish(state, n));
     }
 
+    // Cosines of every clip with what stands for each class in its own fold.
+    function cosines(embedding, d) {
+      const classes = texts.shape[1],
+        scores = new Float32Array(n * classes);
+      for (let i = 0; i < n; i++) {
+        const own = piece.folds[i] * classes * d;
+        for (let c = 0; c < classes; c++) {
+          let sum = 0;
+          for (let j = 0, at = own + c * d; j < d; j++, at++)
+            sum += embedding[i * d + j] * texts.values[at];
+          scores[i * classes + c] = sum;
+        }
+      }
+      return scores;
+    }
+
     function read(embedding) {
-      const d = embedding.length / n, classes = texts.shape[0];
+      const d = embedding.length / n,
+        classes = texts.shape[1];
       for (let i = 0; i < n; i++) {
         let square = 0;
         for (let j = 0; j < d; j++) square += embedding[i * d + j] ** 2;
         const length = Math.max(Math.sqrt(square), 1e-12);
         for (let j = 0; j < d; j++) embedding[i * d + j] /= length;
       }
-      const scores = RA.joint.affine(embedding, n, texts, null);
+      const scores = cosines(embedding, d);
       const centred = Float32Array.from(embedding, (v, i) => v - mean[i % d]);
       const places = RA.joint.affine(centred, n, axes, null);
       const predicted = new Int32Array(n);
-      let right = 0, labelled = 0;
+      let right = 0,
+        labelled = 0;
       for (let i = 0; i < n; i++) {
         let best = 0;
-        for (let c = 1; c < classes; c++) if (scores[i * classes + c] > scores[i * classes + best]) best = c;
+        for (let c = 1; c < classes; c++)
+          if (scores[i * classes + c] > scores[i * classes + best]) best = c;
         predicted[i] = best;
-        if (piece.codes[i] >= 0) { labelled++; if (piece.codes[i] === best) right++; }
+        if (piece.codes[i] >= 0) {
+          labelled++;
+          if (piece.codes[i] === best) right++;
+        }
       }
-      return { scores, places, predicted, accuracy: labelled ? right / labelled : null, right, labelled };
+      return {
+        scores,
+        places,
+        predicted,
+        accuracy: labelled ? right / labelled : null,
+        right,
+        labelled,
+      };
     }
 
-    return { run, n, rows: piece.rows, codes: piece.codes, classes: piece.classes, of: piece.n_of, width, unit };
+    return {
+      run,
+      n,
+      rows: piece.rows,
+      codes: piece.codes,
+      classes: piece.classes,
+      of: piece.n_of,
+      width,
+      unit,
+    };
   }
 
   let engine = null;
