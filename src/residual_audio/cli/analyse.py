@@ -74,7 +74,9 @@ def run(
     if figures:
         from residual_audio.report.figures import draw_all
 
-        drawn = draw_all(folder)
+        with watching(quiet or json) as progress:
+            progress.keeps("the tables are written; `report` draws the figures from them")
+            drawn = draw_all(folder, progress=progress)
         written += drawn
         if names == "seeds":
             from residual_audio.report.seed_names import write_seed_names

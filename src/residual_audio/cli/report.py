@@ -9,6 +9,7 @@ import typer
 
 from residual_audio.cli import options
 from residual_audio.cli.output import print_json, say
+from residual_audio.cli.terminal import watching
 
 
 def run(
@@ -29,8 +30,11 @@ def run(
     tracked = training_table(run)
     if tracked is not None:
         seal_files([write_csv(run / "tables" / "training.csv", tracked)])
-    drawn = draw_all(run) if figures else []
-    page = write_page(run)
+    with watching(json) as progress:
+        progress.keeps("the figures drawn so far are kept; the same command draws all again")
+        drawn = draw_all(run, progress=progress) if figures else []
+        progress.step("writing the page")
+        page = write_page(run)
     if json:
         print_json({"page": str(page), "figures": [str(path) for path in drawn]})
     else:

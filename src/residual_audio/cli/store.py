@@ -11,6 +11,7 @@ import typer
 from residual_audio.cli import options
 from residual_audio.cli.groups import Group
 from residual_audio.cli.output import print_json, print_table, say
+from residual_audio.cli.terminal import watching
 
 app = typer.Typer(
     cls=Group, help="Look into a store, verify every byte of it, export it.", no_args_is_help=True
@@ -88,7 +89,8 @@ def verify(path: Path_, json: options.Json = False) -> None:
     """Read every byte and compare it with what was written. Exit code 1 where anything differs."""
     from residual_audio.store.verify import verify_store
 
-    problems = verify_store(path)
+    with watching(json) as progress:
+        problems = verify_store(path, progress)
     if json:
         print_json({"path": str(path), "intact": not problems, "problems": problems})
     else:
@@ -110,7 +112,8 @@ def export(
     from residual_audio.store import open_store
     from residual_audio.store.other_formats import export_store
 
-    written = export_store(open_store(path), to, overwrite)
+    with watching(json) as progress:
+        written = export_store(open_store(path), to, overwrite, progress)
     if json:
         print_json({"out": str(written)})
     else:

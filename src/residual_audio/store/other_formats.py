@@ -13,16 +13,19 @@ import numpy as np
 
 from residual_audio.errors import InputError, MissingExtraError
 from residual_audio.files import replacing, replacing_folder
+from residual_audio.progress import SILENT, Progress
 from residual_audio.store.clips import COLUMNS
 from residual_audio.store.reader import Store
 from residual_audio.store.shards import is_sampled
 from residual_audio.store.tensors import Array
 
 
-def export_store(store: Store, to: str | Path, overwrite: bool = False) -> Path:
+def export_store(
+    store: Store, to: str | Path, overwrite: bool = False, progress: Progress = SILENT
+) -> Path:
     """Write everything to `x.h5`, `x.zarr` or `x.npz`; the ending decides."""
     path = Path(to).expanduser()
-    writers: dict[str, Callable[[Store, Path], None]] = {
+    writers: dict[str, Callable[[Store, Path, Progress], None]] = {
         ".h5": _to_h5,
         ".hdf5": _to_h5,
         ".zarr": _to_zarr,
@@ -33,7 +36,8 @@ def export_store(store: Store, to: str | Path, overwrite: bool = False) -> Path:
     if path.exists() and not overwrite:
         raise InputError(f"'{path}' exists: choose another name, or allow it with --overwrite")
     path.parent.mkdir(parents=True, exist_ok=True)
-    writers[path.suffix](store, path)
+    progress.keeps(f"no '{path.name}' was written; the same command starts again")
+    writers[path.suffix](store, path, progress)
     return path
 
 
@@ -58,9 +62,11 @@ class _Table(NamedTuple):
     pieces: Iterator[Array]
 
 
-def _tables(store: Store) -> Iterator[_Table]:
+def _tables(store: Store, progress: Progress) -> Iterator[_Table]:
     """Everything numeric; moments are merged, all else is joined."""
+    progress.step("copying", len(store.names), "arrays")
     for name in store.names:
+        progress.advance()
         if not name.startswith("moments/"):
             n = len(store)
             if is_sampled(name):
@@ -88,7 +94,7 @@ def _texts_text(store: Store) -> str:
     return json.dumps(store.text_record, ensure_ascii=False)
 
 
-def _to_h5(store: Store, path: Path) -> None:
+def _to_h5(store: Store, path: Path, progress: Progress) -> None:
     try:
         import h5py
     except ImportError as error:
@@ -102,11 +108,11 @@ def _to_h5(store: Store, path: Path) -> None:
             data = values.astype(object) if text else values
             kind = h5py.string_dtype() if text else values.dtype
             file.create_dataset(f"clips/{name}", data=data, dtype=kind)
-        for table in _tables(store):
+        for table in _tables(store, progress):
             _fill(file.create_dataset(table.name, table.shape, table.dtype), table.pieces)
 
 
-def _to_zarr(store: Store, path: Path) -> None:
+def _to_zarr(store: Store, path: Path, progress: Progress) -> None:
     try:
         import zarr
     except ImportError as error:
@@ -117,7 +123,7 @@ def _to_zarr(store: Store, path: Path) -> None:
         group.attrs["texts"] = store.text_record
         # strings as attributes: Zarr 3 has no settled string type yet
         group.attrs["clips"] = {name: values.tolist() for name, values in _columns(store)}
-        for table in _tables(store):
+        for table in _tables(store, progress):
             chunks = tuple(
                 max(1, min(n, 256) if axis == 0 else n) for axis, n in enumerate(table.shape)
             )
@@ -129,7 +135,7 @@ def _to_zarr(store: Store, path: Path) -> None:
             shutil.rmtree(path)
 
 
-def _to_npz(store: Store, path: Path) -> None:
+def _to_npz(store: Store, path: Path, progress: Progress) -> None:
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as file:
 
         def write(name: str, value: Array) -> None:
@@ -140,7 +146,7 @@ def _to_npz(store: Store, path: Path) -> None:
         write("texts", np.array(_texts_text(store)))
         for name, values in _columns(store):
             write(f"clips/{name}", values)
-        for table in _tables(store):
+        for table in _tables(store, progress):
             with file.open(f"{table.name}.npy", "w", force_zip64=True) as member:
                 header = {"descr": table.dtype.str, "fortran_order": False, "shape": table.shape}
                 np.lib.format.write_array_header_2_0(member, header)  # type: ignore[arg-type]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from residual_audio.files import is_temporary
+from residual_audio.progress import SILENT, Progress
 from residual_audio.provenance import sha256_file
 from residual_audio.store.lock import is_lock
 from residual_audio.store.manifest import NAME, is_intact, parse
 from residual_audio.store.reader import store_folder
 
 
-def verify_store(path: str | Path) -> list[str]:
+def verify_store(path: str | Path, progress: Progress = SILENT) -> list[str]:
     """What is wrong, one line a file; empty when nothing is."""
     folder = store_folder(path)
     manifest_path = folder / NAME
@@ -27,8 +28,11 @@ def verify_store(path: str | Path) -> list[str]:
     if record.get("status") != "complete":
         problems.append(f"{NAME}: the extraction is not finished")
     files = listed_files(record)
+    progress.step("reading every byte", len(files), "files")
+    progress.keeps("nothing is written by a check; the same command starts again")
     for name, (digest, size) in files.items():
         problem = _problem(folder, name, digest, size)
+        progress.advance()
         if problem:
             problems.append(f"{name}: {problem}")
     for found in sorted(folder.iterdir()):
