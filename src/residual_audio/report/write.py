@@ -8,6 +8,7 @@ from pathlib import Path
 from residual_audio.analysis.columns import PREFIXES
 from residual_audio.analysis.result import Analysis
 from residual_audio.files import read_json, write_json
+from residual_audio.report.kept_analysis import with_what_was_there
 from residual_audio.report.paper import (
     Printed,
     anova_rows,
@@ -26,8 +27,12 @@ PARQUET = {"spectra", "similarity"}
 
 
 def write_analysis(analysis: Analysis, run: Path) -> list[Path]:
-    """Write every table and `statistics.json` below `run/tables`; returns the files."""
+    """Write every table and `statistics.json` below `run/tables`; returns the files.
+
+    What an earlier analysis of the same heads found besides stays (`kept_analysis`).
+    """
     folder = run / "tables"
+    analysis = with_what_was_there(analysis, run)
     written = []
     for name, table in analysis.tables.items():
         if name in PARQUET:
@@ -36,7 +41,8 @@ def write_analysis(analysis: Analysis, run: Path) -> list[Path]:
             written.append(write_csv(folder / f"{name}.csv", table))
     for printed in printed_tables(analysis):
         written += printed.write(folder)
-    notes = {name: list(t.notes) for name, t in analysis.tables.items() if t.notes}
+    notes = dict(analysis.statistics.get("notes", {}))
+    notes |= {name: list(t.notes) for name, t in analysis.tables.items() if t.notes}
     record = {**analysis.statistics, "notes": notes, "skipped": dict(analysis.skipped)}
     written.append(write_json(folder / "statistics.json", record))
     return [*written, *seal_files(written)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -201,3 +202,29 @@ def test_nothing_under_the_panels_lies_on_the_legend(run: Path) -> None:
         others = [text for text in figure.texts if text.get_text()]
         assert not any(legend.overlaps(text.get_window_extent()) for text in others)
         assert not any(legend.overlaps(axes.get_tightbbox()) for axes in figure.axes)
+
+
+def test_asking_for_less_takes_nothing_of_what_was_there(tmp_path: Path) -> None:
+    store = FakeStore()
+    write_analysis(analyse(store, Options(umap=False)), tmp_path)
+    whole = Tables(tmp_path)
+    before = {name: set(whole[name].columns) for name in ("heads", "blocks", "stages")}
+    spaces, statistics = set(whole["spectra"]["space"]), set(whole.statistics)
+    assert "fisher_trace" in before["heads"]
+    assert "projected" in spaces
+    write_analysis(analyse(store, Options(parts=frozenset())), tmp_path)
+    after = Tables(tmp_path)
+    assert {name: set(after[name].columns) for name in before} == before
+    assert set(after["spectra"]["space"]) == spaces
+    assert set(after.statistics) == statistics
+    assert "fisher_trace" in after.statistics["metrics"]
+
+
+def test_what_is_of_other_heads_is_not_kept(tmp_path: Path) -> None:
+    full = analyse(FakeStore(), Options(umap=False))
+    write_analysis(full, tmp_path)
+    small = analyse(FakeStore(), Options(parts=frozenset()))
+    other = small.heads.columns | {"pca_99": small.heads["pca_99"] + 1}
+    changed = replace(small, tables={**small.tables, "heads": Table("heads", other)})
+    write_analysis(changed, tmp_path)
+    assert "fisher_trace" not in Tables(tmp_path)["heads"]
