@@ -8,13 +8,13 @@ reads RUN/tables and RUN/store and writes docs/results/claims/NAME.json.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from residual_audio.evaluation.zero_shot import evaluate_store
 from residual_audio.files import read_json, write_json
 from residual_audio.report.run_tables import MissingTable, Tables
 from residual_audio.store import open_store
@@ -32,20 +32,34 @@ Measured = Mapping[str, Any]
 def measure(run: Path, commands: list[str]) -> dict[str, Any]:
     """Everything the claims ask of a run, rounded to what is printed."""
     tables, store = Tables(run), open_store(run)
-    statistics = tables.statistics
-    heads = tables["heads"]
+    name = store.model_info.name
     found: dict[str, Any] = {
-        "model": store.model_info.name
-        if "/" not in store.model_info.name
-        else "whisper:tiny.en.pt",
+        "model": name if "/" not in name else "whisper:tiny.en.pt",
+        "weights": store.model_info.sha256,
         "dataset": store.dataset_info.name,
-        "n_clips": statistics["n_clips"],
-        "n_heads": len(heads),
         "d_head": int(store.attention_sites[0].d_head),
         "commands": commands,
+        "n_clips": tables.statistics["n_clips"],
+        **_of_tables(tables),
+        "kept_by_two_thirds": _kept(tables),
+    }
+    if store.class_embeddings() is not None:
+        top1 = evaluate_store(store)["top1"]
+        found["top1"] = {k: getattr(top1, k) for k in ("value", "low", "high", "n", "chance")}
+    for key, make in (("attention", _attention), ("ablation", _ablation), ("fisher", _fisher)):
+        with contextlib.suppress(MissingTable):
+            found[key] = make(tables)
+    return _rounded(found)
+
+
+def _of_tables(tables: Tables) -> dict[str, Any]:
+    """What the tables of heads alone can tell."""
+    statistics, heads = tables.statistics, tables["heads"]
+    found: dict[str, Any] = {
+        "n_heads": len(heads),
         "grouped_by": statistics["grouped_by"],
         "stages": _stages(tables, heads, statistics),
-        "blocks": _blocks(tables["blocks"]),
+        "blocks": _blocks(tables["blocks"], heads),
         "heads": _heads(heads, statistics["grouped_by"]),
         "tests": _tests(statistics),
         "correlations": {
@@ -53,20 +67,29 @@ def measure(run: Path, commands: list[str]) -> dict[str, Any]:
             for name in ("pca_99~shannon_entropy", "pr~eff_rank", "twonn~mle")
             if name in statistics["correlations"]
         },
-        "similarity": {
-            kind: {k: values[k] for k in ("within", "cross", "ratio", "by_stage")}
-            for kind, values in statistics.get("similarity", {}).items()
-        },
-        "kept_by_two_thirds": _kept(tables, heads),
     }
-    for name, make in (
-        ("attention", _attention),
-        ("ablation", lambda t: _ablation(t, commands)),
-        ("fisher", _fisher),
-    ):
-        with contextlib.suppress(MissingTable):
-            found[name] = make(tables)
-    return _rounded(found)
+    if statistics.get("similarity"):
+        found["similarity"] = {
+            kind: {k: values[k] for k in ("within", "cross", "ratio", "by_stage")}
+            for kind, values in statistics["similarity"].items()
+        }
+    return found
+
+
+def write_published(tables: Path, folder: Path) -> Path:
+    """docs/results/claims/run_published_esc50.json: the source's own heads, by the same rules."""
+    found = {
+        "model": "CLAP, as published",
+        "dataset": "esc50",
+        "d_head": 24,
+        "n_clips": 2000,
+        "commands": [
+            "residual-audio analyse --from-table REFERENCE/ESC50_id_df.csv -o TABLES",
+            "python benchmarks/claims.py published TABLES",
+        ],
+        **_of_tables(Tables(tables)),
+    }
+    return write_json(folder / "run_published_esc50.json", _rounded(found))
 
 
 def _stages(tables: Tables, heads: Table, statistics: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,9 +115,15 @@ def _stages(tables: Tables, heads: Table, statistics: Mapping[str, Any]) -> dict
     return out
 
 
-def _blocks(blocks: Table) -> dict[str, list[float]]:
+def _blocks(blocks: Table, heads: Table) -> dict[str, list[float]]:
+    """As they stand in the table, with the spread over the heads of each block."""
     names = ("stage", "L", "N", "L/N", "EVR1", "shannon_entropy_mean", "fisher_trace_mean")
-    return {name: blocks[name].tolist() for name in names if name in blocks}
+    out = {name: blocks[name].tolist() for name in names if name in blocks}
+    of = [heads["block_index"] == i for i in sorted(set(heads["block_index"].tolist()))]
+    for name, metric in (("L", "pca_99"), ("EVR1", "evr_pc1")):
+        values = heads[metric].astype(float)
+        out[f"{name}_std"] = [float(values[o].std(ddof=1)) for o in of]
+    return out | {"n_heads": [int(o.sum()) for o in of]}
 
 
 def _heads(heads: Table, kind: str) -> dict[str, Any]:
@@ -107,7 +136,17 @@ def _heads(heads: Table, kind: str) -> dict[str, Any]:
         "pca_99_cv": [float(pca[o].std(ddof=1) / pca[o].mean()) for o in of],
         "evr_below_half": [float((evr[o] < 0.5).mean()) for o in of],
         "evr_above_0.9": [int((evr[o] > 0.9).sum()) for o in of],
+        "evr_below_0.4": [float((evr[o] < 0.4).mean()) for o in of],
+        "evr_below_0.2": [float((evr[o] < 0.2).mean()) for o in of],
+        "outliers": [float(_outliers(pca[o]).mean()) for o in of],
     }
+
+
+def _outliers(values: np.ndarray) -> np.ndarray:
+    """Beyond the whiskers of a box plot: 1.5 interquartile ranges from the box."""
+    low, high = np.quantile(values, [0.25, 0.75])
+    reach = 1.5 * (high - low)
+    return (values < low - reach) | (values > high + reach)
 
 
 def _tests(statistics: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,12 +165,9 @@ def _tests(statistics: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _kept(tables: Tables, heads: Table) -> list[float] | None:
+def _kept(tables: Tables) -> list[float]:
     """Mean share of variance that the first two thirds of the components keep, by stage."""
-    try:
-        spectra = tables["spectra"]
-    except MissingTable:
-        return None
+    spectra, heads = tables["spectra"], tables["heads"]
     spectra = spectra.where(spectra["space"] == "raw")
     of: dict[str, list[float]] = {}
     for head, eigenvalue in zip(spectra["head_id"], spectra["eigenvalue"], strict=True):
@@ -150,17 +186,11 @@ def _attention(tables: Tables) -> dict[str, Any]:
     return {name: table[name].tolist() for name in names if name in table}
 
 
-def _limit(commands: list[str]) -> int | None:
-    """Clips that `ablate --limit` asked for."""
-    found = re.search(r"ablate .*--limit (\d+)", "\n".join(commands))
-    return None if found is None else int(found[1])
-
-
-def _ablation(tables: Tables, commands: list[str]) -> dict[str, Any]:
+def _ablation(tables: Tables) -> dict[str, Any]:
     """Blocks taken out, exactly; drop = accuracy lost."""
     table = tables["ablation_attention_exact"]
     out: dict[str, Any] = {
-        "n": int(table["n"][0]) if "n" in table else _limit(commands),
+        "n": int(table["n"][0]),
         "drop": (-table["d_correct"].astype(float)).tolist(),
         "low": (-table["d_correct_high"].astype(float)).tolist(),
         "high": (-table["d_correct_low"].astype(float)).tolist(),

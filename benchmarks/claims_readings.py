@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from claims_measured import Measured
-
-from residual_audio.ablation.block_correlations import over_blocks
-
-Show = Callable[[Measured], str]
-Holds = Callable[[Measured], bool | None]
+from claims_trends import Holds, Show, against, over_depth, ratio_of_ends, spread_of
+from claims_trends import steps as steps_of
 
 
 def means(m: Measured, metric: str) -> list[float]:
@@ -22,84 +19,63 @@ def arrow(values: Sequence[float], digits: int = 1) -> str:
     return " → ".join("–" if v is None else f"{v:.{digits}f}" for v in values)
 
 
-def _steps(m: Measured, metric: str = "pca_99") -> list[float]:
-    return np.diff(means(m, metric)).tolist()
+def with_ends(value: float, low: float, high: float, digits: int = 1) -> str:
+    return f"{value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
 
 
-def rises(metric: str) -> Holds:
-    """At every step, and over blocks where there is one stage: a clear positive trend."""
+def mle_above(m: Measured) -> bool | None:
+    """In every stage; no where TwoNN is higher in every stage."""
+    gaps = [a - b for a, b in zip(means(m, "mle"), means(m, "twonn"), strict=True)]
+    return True if min(gaps) > 0 else False if max(gaps) < 0 else None
 
-    def holds(m: Measured) -> bool | None:
-        if metric not in m["stages"]:
-            return None
-        steps = _steps(m, metric)
-        if m["grouped_by"] == "stage":
-            return all(step > 0 for step in steps)
-        return steps[0] > 0 and means(m, metric)[-1] > means(m, metric)[0]
+
+def growth(m: Measured) -> str:
+    found = ratio_of_ends(m)
+    return f"{found.value:.1f}× [{found.low:.1f}, {found.high:.1f}]"
+
+
+def growth_is(factor: float) -> Holds:
+    def holds(m: Measured) -> bool:
+        found = ratio_of_ends(m)
+        return found.low <= factor <= found.high
 
     return holds
 
 
-def falls(metric: str) -> Holds:
-    return lambda m: all(step < 0 for step in _steps(m, metric))
+def exceeds_width(m: Measured) -> bool | None:
+    return against(ratio_of_ends(m), 8.0)
 
 
-def mle_above(m: Measured) -> bool:
-    return all(a > b for a, b in zip(means(m, "mle"), means(m, "twonn"), strict=True))
+def compact(m: Measured) -> str:
+    pca, near = ratio_of_ends(m), ratio_of_ends(m, "twonn")
+    return f"PCA 99% {pca.value:.1f}×, TwoNN {near.value:.1f}×"
 
 
-def growth(m: Measured) -> str:
-    return f"{means(m, 'pca_99')[-1] / means(m, 'pca_99')[0]:.1f}×"
-
-
-def growth_is(at_least: float) -> Holds:
-    return lambda m: means(m, "pca_99")[-1] / means(m, "pca_99")[0] >= at_least
-
-
-def growth_against_width(m: Measured) -> str:
-    return f"{growth(m)} against 8×"
-
-
-def exceeds_width(m: Measured) -> bool:
-    return means(m, "pca_99")[-1] / means(m, "pca_99")[0] > 8
+def is_compact(m: Measured) -> bool | None:
+    pca, near = ratio_of_ends(m), ratio_of_ends(m, "twonn")
+    return True if near.high < pca.low else False if near.low > pca.high else None
 
 
 def steps(m: Measured) -> str:
-    return ", ".join(f"{step:+.1f}" for step in _steps(m))
+    return ", ".join(with_ends(one.value, one.low, one.high) for one in steps_of(m, "pca_99"))
 
 
 def last_step(m: Measured) -> str:
-    return f"{_steps(m)[-1]:+.2f} of {m['d_head']}"
+    one = steps_of(m, "pca_99")[-1]
+    return f"{with_ends(one.value, one.low, one.high)} of {m['d_head']}"
 
 
-def last_step_small(m: Measured) -> bool:
-    return _steps(m)[-1] / m["d_head"] < 2 / 24
+def last_step_small(m: Measured) -> bool | None:
+    one, limit = steps_of(m, "pca_99")[-1], m["d_head"] * 2 / 24
+    return True if one.high < limit else False if one.low > limit else None
 
 
-def last_step_smallest(m: Measured) -> bool:
-    found = _steps(m)
-    return found[-1] == min(found)
-
-
-def first_step_largest(m: Measured) -> bool:
-    found = _steps(m)
-    return found[0] == max(found)
-
-
-def _in_stage(m: Measured, stage: int, column: str = "L") -> list[float]:
+def in_stage(m: Measured, stage: int, column: str = "L") -> list[float]:
     return [v for v, s in zip(m["blocks"][column], m["blocks"]["stage"], strict=True) if s == stage]
 
 
 def within_stage(stage: int) -> Show:
-    return lambda m: arrow(_in_stage(m, stage))
-
-
-def grows_within(stage: int) -> Holds:
-    return lambda m: _in_stage(m, stage)[-1] > _in_stage(m, stage)[0]
-
-
-def falls_within(stage: int) -> Holds:
-    return lambda m: _in_stage(m, stage)[-1] < _in_stage(m, stage)[0]
+    return lambda m: arrow(in_stage(m, stage))
 
 
 def _boundaries(m: Measured) -> list[float]:
@@ -125,17 +101,93 @@ def ranges(m: Measured) -> str:
     )
 
 
-def first_spreads_more(m: Measured) -> bool:
-    return m["heads"]["pca_99_cv"][0] > m["heads"]["pca_99_cv"][-1]
+def cvs(a: int, b: int) -> Show:
+    def show(m: Measured) -> str:
+        cv = m["heads"]["pca_99_cv"]
+        return f"{cv[a]:.2f} against {cv[b]:.2f}"
+
+    return show
 
 
-def cvs(m: Measured) -> str:
-    cv = m["heads"]["pca_99_cv"]
-    return f"{cv[1]:.2f} against {cv[-1]:.2f}"
+def cv_larger(a: int, b: int) -> Holds:
+    return lambda m: {1: True, -1: False, 0: None}[spread_of(m, a, b).sign]
 
 
-def cv_falls(m: Measured) -> bool:
-    return m["heads"]["pca_99_cv"][1] > m["heads"]["pca_99_cv"][-1]
+def stds(m: Measured) -> str:
+    return "std " + arrow(m["stages"]["pca_99"]["std"])
+
+
+def boxes_widen(m: Measured) -> bool:
+    of = m["stages"]["pca_99"]["std"]
+    return min(of[2:]) > max(of[:2])
+
+
+def outliers(m: Measured) -> str:
+    of = m["heads"].get("outliers")
+    return "–" if of is None else ", ".join(f"{share:.0%}" for share in of) + " of heads"
+
+
+def outliers_late(m: Measured) -> bool | None:
+    of = m["heads"].get("outliers")
+    return None if of is None else min(of[2:]) > max(of[:2])
+
+
+def evr_low(m: Measured) -> str:
+    of = m["heads"]
+    if "evr_below_0.4" not in of:
+        return "–"
+    return f"{of['evr_below_0.4'][2]:.0%} below 0.4, {of['evr_below_0.2'][3]:.0%} below 0.2"
+
+
+def evr_low_late(m: Measured) -> bool | None:
+    of = m["heads"]
+    if "evr_below_0.4" not in of:
+        return None
+    return of["evr_below_0.4"][2] > 0.5 and of["evr_below_0.2"][3] > 0.5
+
+
+def above_90(m: Measured) -> str:
+    return f"{m['heads']['evr_above_0.9'][0]} of {m['stages']['n_heads'][0]} heads"
+
+
+def depth(column: str) -> Show:
+    def show(m: Measured) -> str:
+        rho, p = over_depth(m, column)
+        n = len(m["blocks"][column])
+        return f"{arrow(m['blocks'][column], 2)}; ρ = {rho:+.2f}, p = {p:.2g} ({n} blocks)"
+
+    return show
+
+
+def late_ratio(m: Measured) -> str:
+    return f"{min(m['blocks']['L/N'][4:]):.2f} to {max(m['blocks']['L/N'][4:]):.2f}"
+
+
+def late_ratio_stable(m: Measured) -> bool:
+    of = m["blocks"]["L/N"][4:]
+    return max(of) / min(of) <= 2.6 / 2.3 * 1.05
+
+
+def early_blocks(m: Measured) -> str:
+    of = m["blocks"]
+    return f"EVR1 {of['EVR1'][0]:.2f}, {of['EVR1'][1]:.2f}; L {of['L'][0]:.1f}, {of['L'][1]:.1f}"
+
+
+def early_constrained(m: Measured) -> bool:
+    of = m["blocks"]
+    return min(of["EVR1"][:2]) > 0.66 and max(of["L"][:2]) < 7 * m["d_head"] / 24
+
+
+def largest_boundary(m: Measured) -> str:
+    of = m["blocks"]["L"]
+    jumps = [b / a - 1 for a, b in itertools.pairwise(of)]
+    best = int(np.argmax(jumps))
+    return f"block {best} → {best + 1}: {jumps[best]:+.0%}; 1 → 2: {jumps[1]:+.0%}"
+
+
+def largest_at_first_boundary(m: Measured) -> bool:
+    of = m["blocks"]["L"]
+    return int(np.argmax([b / a for a, b in itertools.pairwise(of)])) == 1
 
 
 def anova(m: Measured) -> str:
@@ -218,143 +270,20 @@ def l0_similarity(m: Measured) -> str:
     return "s0 with others {:.3f}, others {:.3f}".format(*_from_first(m))
 
 
+def _neighbours(m: Measured) -> list[float]:
+    of = m["similarity"]["spectral_cosine"]["by_stage"]
+    return [of[f"s{i}~s{i + 1}"] for i in range(3)]
+
+
+def neighbour_similarity(m: Measured) -> str:
+    return ", ".join(f"s{i}~s{i + 1} {v:.3f}" for i, v in enumerate(_neighbours(m)))
+
+
+def first_boundary_breaks(m: Measured) -> bool:
+    first, *others = _neighbours(m)
+    return first < min(others)
+
+
 def l0_apart(m: Measured) -> bool:
     first, others = _from_first(m)
     return first < others
-
-
-def fisher_late(m: Measured) -> bool | None:
-    if "fisher_trace" not in m["stages"]:
-        return None
-    found = means(m, "fisher_trace")
-    return max(found[2:]) > max(found[:2])
-
-
-def association(m: Measured, other: str) -> str:
-    of = m.get("fisher", {}).get(other)
-    return "–" if of is None else f"ρ = {of['spearman']:+.2f}, p = {of['p']:.2g} ({of['n']} heads)"
-
-
-def goes_with(other: str) -> Holds:
-    def holds(m: Measured) -> bool | None:
-        of = m.get("fisher", {}).get(other)
-        return None if of is None else of["spearman"] > 0 and of["p"] < 0.05
-
-    return holds
-
-
-def probes(m: Measured) -> str:
-    if "probe_accuracy" not in m["stages"]:
-        return "–"
-    control = m.get("fisher", {}).get("control")
-    beside = "" if control is None else f" (control task {control:.3f})"
-    return arrow(means(m, "probe_accuracy"), 3) + beside
-
-
-def _drops(m: Measured, stage: int) -> list[tuple[float, float | None]]:
-    of = m["ablation"]
-    rows = zip(of["drop"], of["q"], m["blocks"]["stage"], strict=True)
-    return [(drop, q) for drop, q, s in rows if s == stage]
-
-
-def ablation_first(m: Measured) -> str:
-    if "ablation" not in m:
-        return "–"
-    of = m["ablation"]
-    best = int(np.argmax(of["drop"]))
-    return (
-        f"{100 * of['drop'][0]:+.1f} [{100 * of['low'][0]:.1f}, {100 * of['high'][0]:.1f}] points; "
-        f"most: block {best} {100 * of['drop'][best]:+.1f}"
-    )
-
-
-def first_block_most(m: Measured) -> bool | None:
-    if "ablation" not in m:
-        return None
-    of = m["ablation"]
-    others = max(of["high"][1:])
-    if of["low"][0] > others:
-        return True
-    return False if of["drop"][0] < max(of["drop"][1:]) else None
-
-
-def ablation_stage(stage: int) -> Show:
-    def show(m: Measured) -> str:
-        if "ablation" not in m:
-            return "–"
-        return ", ".join(f"{100 * drop:+.1f}" for drop, _ in _drops(m, stage)) + " points"
-
-    return show
-
-
-def stage_not_harmful(stage: int) -> Holds:
-    def holds(m: Measured) -> bool | None:
-        if "ablation" not in m:
-            return None
-        return not any(d < 0 and q is not None and q <= 0.05 for d, q in _drops(m, stage))
-
-    return holds
-
-
-def stage_neutral(stage: int) -> Holds:
-    """Clearly not neutral where a block is clear of 0; few clips cannot show that it is neutral."""
-
-    def holds(m: Measured) -> bool | None:
-        if "ablation" not in m:
-            return None
-        clear = any(d > 0 and q is not None and q <= 0.05 for d, q in _drops(m, stage))
-        return False if clear else None
-
-    return holds
-
-
-def stage_harmful(stage: int) -> Holds:
-    def holds(m: Measured) -> bool | None:
-        if "ablation" not in m:
-            return None
-        found = _drops(m, stage)
-        if any(d < 0 and q is not None and q <= 0.05 for d, q in found):
-            return True
-        return False if all(d > 0 and q is not None and q <= 0.05 for d, q in found) else None
-
-    return holds
-
-
-def _entropy_importance(m: Measured) -> tuple[float, float]:
-    found = over_blocks(m["blocks"]["shannon_entropy_mean"], m["ablation"]["drop"])
-    return found.value, found.p
-
-
-def entropy_importance(m: Measured) -> str:
-    if "ablation" not in m:
-        return "–"
-    return "r = {:+.2f}, p = {:.2g} ".format(*_entropy_importance(m)) + "(12 blocks)"
-
-
-def entropy_importance_negative(m: Measured) -> bool | None:
-    if "ablation" not in m:
-        return None
-    r, p = _entropy_importance(m)
-    return None if p > 0.05 else r < 0
-
-
-def attention_pr(m: Measured) -> str:
-    return arrow(m["attention"]["pr_mean"]) if "attention" in m else "–"
-
-
-def attention_peak(m: Measured) -> bool | None:
-    if "attention" not in m:
-        return None
-    of = m["attention"]["pr_mean"]
-    return of[1] == max(of) and of[3] < of[0]
-
-
-def attention_std(m: Measured) -> str:
-    return "std " + arrow(m["attention"]["pr_std"]) if "attention" in m else "–"
-
-
-def attention_converges(m: Measured) -> bool | None:
-    if "attention" not in m:
-        return None
-    of = m["attention"]["pr_std"]
-    return max(of[2:]) < min(of[:2])

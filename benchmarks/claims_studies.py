@@ -8,74 +8,41 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from claims_cells import PROBES, cells
 from scipy import stats
 
-from residual_audio.files import read_json, write_json
-from residual_audio.geometry.correlates import correlation_within
-from residual_audio.metrics.uncertainty import correlation
+from residual_audio.evaluation.differences import paired_differences
+from residual_audio.files import write_json
 from residual_audio.report.run_tables import Tables
 from residual_audio.results import read_result
-
-COMPOSITION = Path(__file__).parents[1] / "docs" / "results" / "composition"
-PROBES = ("rank_me_text", "rank_me_audio", "modality_angle_deg")
+from residual_audio.store import open_store
 
 
-def cells(folder: Path, reference: str, scores: str) -> Path:
-    """Geometry against H over the cells of the composition study, and over the published ones."""
-    found: dict[str, dict[str, float]] = {}
-    for path in sorted(COMPOSITION.glob("geometry_*.json")):
-        pairs = COMPOSITION / path.name.replace("geometry_", "compa_")
-        if pairs.is_file():
-            of = read_result(path)
-            found[path.stem.removeprefix("geometry_")] = {
-                "h": read_result(pairs)["h"].value,
-                **{name: of[name].value for name in PROBES},
-            }
-    h = np.array([cell["h"] for cell in found.values()])
-    correlations = {}
-    for name in PROBES:
-        one = correlation(np.array([cell[name] for cell in found.values()]), h)
-        correlations[name] = {"spearman": one.value, "p": one.p_permutation}
-    judged = {p.parent.name: read_result(p) for p in sorted(Path(scores).glob("pairs-*/*.json"))}
+def probes(folder: Path, scores: str) -> Path:
+    """Shape of both clouds of the pair sets."""
+    kept = ("twonn_text", "twonn_audio", "gap_l2", "gap_angle_deg")
+    found = {p.parent.name: read_result(p) for p in sorted(Path(scores).glob("probe-*/*.json"))}
     return write_json(
-        folder / "cells.json",
+        folder / "probes.json",
         {
-            "n_cells": len(found),
-            "cells": found,
-            "correlations": correlations,
-            "published_within": _published_within(Path(reference)),
-            "h_swap": {name: r.details["h_swap"] for name, r in judged.items()},
-            "sign_tests": {name: r.details["sign_test"]["h"] for name, r in judged.items()},
+            "n": next(iter(found.values())).scores[0].n,
+            "weights": next(iter(found.values())).provenance["model"]["sha256"],
+            "sets": {
+                key.removeprefix("probe-"): {
+                    s.name: _short({"value": s.value, "low": s.low, "high": s.high})
+                    for s in result.scores
+                    if s.name in kept
+                }
+                for key, result in found.items()
+            },
             "commands": [
-                "residual-audio compa -m nano -d joined --root ESC50 --data-option of=esc50 "
-                "--data-option folds=4 [--data-option kind=attribute]",
-                "python benchmarks/claims.py cells REFERENCE SCORES",
+                "residual-audio probe -m nano -d joined --root ESC50 --data-option of=esc50 "
+                "--data-option folds=4 [--data-option kind=attribute] -o SCORES/probe-order",
+                "python benchmarks/claims.py probes SCORES",
             ],
         },
     )
-
-
-def _published_within(reference: Path) -> dict[str, dict[str, float]]:
-    """The published cells once more, each benchmark's mean taken out."""
-    known = read_json(reference / "published.json")["bahuguna_geometry"]
-    scores = [_row(known["table2_compa"], row) for row in known["table2_compa"]["rows"]]
-    probes = [_row(known["table3_probes"], row) for row in known["table3_probes"]["rows"]]
-    h = np.array([float(_value(row, "H")) for row in scores])
-    blocks = [str(_value(row, "bench")) for row in scores]
-    out = {}
-    for label, column in (("RankMe (text)", "rankme_text"), ("angle", "angle_deg")):
-        x = np.array([float(_value(row, column)) for row in probes])
-        r, p = correlation_within(x, h, blocks)
-        out[label] = {"pearson_within": r, "p_within": p}
-    return out
-
-
-def _row(table: Mapping[str, Any], row: Any) -> dict[str, Any]:
-    return row if isinstance(row, dict) else dict(zip(table["columns"], row, strict=True))
-
-
-def _value(row: Mapping[str, Any], name: str) -> Any:
-    return next(v for k, v in row.items() if k.lower().startswith(name.lower()))
 
 
 def adapted(folder: Path, run: str) -> Path:
@@ -91,19 +58,23 @@ def adapted(folder: Path, run: str) -> Path:
         {
             "n": int(methods[0]["n"]),
             "methods": methods,
+            "weights": open_store(Path(run)).model_info.sha256,
             "commands": [
-                "residual-audio reweight compare RUN --method zero-shot --method heads-0 --method "
-                "heads-23 --method heads-0123 --method linear-probe-joint --method 'rule-*'",
+                "residual-audio reweight compare RUN --method zero-shot "
+                + " ".join(f"--method {row['key']}" for row in methods if _named(row["key"]))
+                + " --method 'rule-*'",
                 "python benchmarks/claims.py adapted RUN",
             ],
         },
     )
 
 
+def _named(key: str) -> bool:
+    return key != "zero-shot" and not key.startswith("rule-")
+
+
 def architecture(folder: Path, reference: str) -> Path:
     """What the code of the encoder says: merging, widths, ranks, head sums, and TinySOL's index."""
-    import torch
-
     import residual_audio as ra
     from residual_audio.models.registry import load_model
     from residual_audio.table import read_csv
@@ -130,11 +101,25 @@ def architecture(folder: Path, reference: str) -> Path:
             "n_heads": sum(s.n_heads for s in sites),
             "d_head": last.d_head,
             "projected_rank": int(torch.linalg.matrix_rank(heads @ w)),
+            "mixing": _mixing(w),
             "head_sum_error": float(f"{float(error):.1e}"),
             "tinysol": len(read_csv(Path(reference) / "tinysol" / "TinySOL_metadata.csv")),
             "commands": ["python benchmarks/claims.py architecture REFERENCE"],
         },
     )
+
+
+def _mixing(w: torch.Tensor) -> float:
+    """How much a projected head moves when all other heads of its block change: W_O's rows of one
+    head never meet another's values."""
+    d_head, width = w.shape
+    whole = torch.randn(width, width, generator=torch.Generator().manual_seed(2))
+    heads = torch.randn(2, 50, width, generator=torch.Generator().manual_seed(3))
+    heads[1, :, :d_head] = heads[0, :, :d_head]
+    own = torch.zeros(width)
+    own[:d_head] = 1
+    one, other = (heads[i] * own @ whole for i in range(2))
+    return float((one - other).abs().max())
 
 
 def compared(folder: Path, name: str, *runs: str) -> Path:
@@ -248,13 +233,17 @@ def _contrast(of: Mapping[str, list[float]]) -> dict[str, Any]:
 
 def curved(folder: Path, run: str) -> Path:
     """Isomap and autoencoder of a few heads."""
-    table = Tables(Path(run))["curved"]
+    store = open_store(Path(run))
     return write_json(
         folder / "curved.json",
         {
-            "n": 400,
-            "rows": [_short(row) for row in table.rows()],
-            "commands": ["residual-audio analyse nano-esc50 --metrics curved"],
+            "n": len(store.clips["id"]),
+            "weights": store.model_info.sha256,
+            "rows": [_short(row) for row in Tables(Path(run))["curved"].rows()],
+            "commands": [
+                "residual-audio analyse nano-esc50 --metrics curved",
+                "python benchmarks/claims.py curved nano-esc50",
+            ],
         },
     )
 
@@ -262,13 +251,47 @@ def curved(folder: Path, run: str) -> Path:
 def early_exit(folder: Path, run: str) -> Path:
     """What leaving early costs and saves; times of a busy machine."""
     tables = Tables(Path(run))
-    found = {
+    found: dict[str, Any] = {
         name: [_short(row) for row in tables[f"early_exit_{name}"].rows()]
         for name in ("blocks", "thresholds")
     }
-    commands = ["residual-audio reweight exit nano-esc50 --root ESC50"]
-    n = int(found["blocks"][0]["n"])
-    return write_json(folder / "early_exit.json", {"n": n, **found, "commands": commands})
+    found["n"] = int(found["blocks"][0]["n"])
+    found["weights"] = open_store(Path(run)).model_info.sha256
+    found["commands"] = [
+        "residual-audio reweight exit nano-esc50 --root ESC50",
+        "python benchmarks/claims.py early_exit nano-esc50",
+    ]
+    return write_json(folder / "early_exit.json", found)
+
+
+def widths(folder: Path, plain: str, wider: str) -> Path:
+    """Two short trainings alike but for the widths of the stages, judged on the same clips."""
+    results = {
+        name: read_result(next(iter(Path(path).glob("zero-shot_*.json"))))
+        for name, path in (("plain", plain), ("wider", wider))
+    }
+    found = paired_differences(list(results.values()))[0]
+    scores = {name: result["top1"] for name, result in results.items()}
+    return write_json(
+        folder / "widths.json",
+        {
+            "n": scores["plain"].n,
+            "top1": {
+                name: _short({"value": s.value, "low": s.low, "high": s.high, "chance": s.chance})
+                for name, s in scores.items()
+            },
+            "difference": _short({"value": found.value, "low": found.low, "high": found.high}),
+            "commands": [
+                "residual-audio train small --root DATA --out plain "
+                "--set audio.optimisation.steps=160",
+                "residual-audio train small --root DATA --out wider "
+                "--set audio.optimisation.steps=160 --set audio.encoder.widths='[96,192,192,384]'",
+                "residual-audio evaluate -m plain/model -d esc50 --root ESC50 --fold 4 -o PLAIN",
+                "residual-audio evaluate -m wider/model -d esc50 --root ESC50 --fold 4 -o WIDER",
+                "python benchmarks/claims.py widths PLAIN WIDER",
+            ],
+        },
+    )
 
 
 def _short(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -287,4 +310,6 @@ STUDIES: Mapping[str, Callable[..., Path]] = {
     "early_exit": early_exit,
     "seeds": seeds,
     "objectives": objectives,
+    "probes": probes,
+    "widths": widths,
 }

@@ -3,92 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from statistics import mean, stdev
 from typing import Any
 
+from claims_gain_readings import SMALL
 from claims_readings import arrow
 
 Study = Mapping[str, Any]
 
 
-def _method(s: Study, key: str) -> Mapping[str, Any]:
-    return next(row for row in s["methods"] if row["key"] == key)
-
-
-def _gain(row: Mapping[str, Any]) -> str:
-    gain, low, high = (100 * row[name] for name in ("gain", "gain_low", "gain_high"))
-    return f"{row['top1']:.1%} ({gain:+.1f} [{low:.1f}, {high:.1f}])"
-
-
-def gain_of(key: str) -> Callable[[Study], str]:
-    def show(s: Study) -> str:
-        base = _method(s, "zero-shot")["top1"]
-        row = _method(s, key)
-        return f"{base:.1%} → {_gain(row)} points, {row['gain'] / base:+.0%} relative"
-
-    return show
-
-
-def gain_clear(key: str) -> Callable[[Study], bool | None]:
-    def holds(s: Study) -> bool | None:
-        row, base = _method(s, key), _method(s, "zero-shot")["top1"]
-        if not row["gain_low"] > 0:
-            return None if row["gain_high"] > 0 else False
-        return row["gain"] / base >= 0.08
-
-    return holds
-
-
-def residual_and_probe(s: Study) -> str:
-    probe = _method(s, "linear-probe-joint")
-    return f"ResiDual {_gain(_method(s, 'heads-0123'))}, probe {_gain(probe)}"
-
-
-def residual_below_probe(s: Study) -> bool | None:
-    row, probe = _method(s, "heads-0123"), _method(s, "linear-probe-joint")
-    return row["gain_low"] <= 0 and probe["gain_low"] > 0
-
-
-def stage_sets(s: Study) -> str:
-    keys = [row["key"] for row in s["methods"] if row["key"].startswith("heads-")]
-    return ", ".join(f"{key[6:]}: {_method(s, key)['top1']:.1%}" for key in keys)
-
-
-def _best(s: Study) -> str:
-    rows = [row for row in s["methods"] if row["key"].startswith("heads-")]
-    return max(rows, key=lambda row: row["top1"])["key"]
-
-
-def first_best(s: Study) -> bool:
-    return _best(s) == "heads-0"
-
-
-def late_best(s: Study) -> bool | None:
-    ends = {k: _method(s, k) for k in ("heads-23", "heads-0123", "heads-0")}
-    if ends["heads-23"]["gain_high"] < ends["heads-0123"]["gain_low"]:
-        return False
-    return True if _best(s) == "heads-23" else None
-
-
-def all_worst(s: Study) -> bool:
-    rows = [row for row in s["methods"] if row["key"].startswith("heads-")]
-    return min(rows, key=lambda row: row["top1"])["key"] == "heads-0123"
-
-
-def rules(s: Study) -> str:
-    rows = [row for row in s["methods"] if row["key"].startswith("rule-")]
-    return ", ".join(f"{row['key'][5:]} {100 * row['gain']:+.1f}" for row in rows) + " points"
-
-
-def rules_help(s: Study) -> bool:
-    rows = [row for row in s["methods"] if row["key"].startswith("rule-")]
-    return any(row["gain_low"] > 0 and row["q"] <= 0.05 for row in rows)
-
-
 def cell(name: str) -> Callable[[Study], str]:
     def show(s: Study) -> str:
         of = s["correlations"][name]
-        return f"ρ = {of['spearman']:+.2f}, p = {of['p']:.2g} ({s['n_cells']} cells)"
+        models, sets = s["n_models"], s["n_sets"]
+        p = f"p = {of['p_cells']:.2g} as cells, {of['p']:.2g} as models"
+        return f"ρ = {of['spearman']:+.2f}, {p} ({models} models × {sets} sets)"
 
     return show
 
@@ -97,6 +27,27 @@ def cell_sign(name: str, sign: int) -> Callable[[Study], bool | None]:
     def holds(s: Study) -> bool | None:
         of = s["correlations"][name]
         return None if of["p"] > 0.05 else of["spearman"] * sign > 0
+
+    return holds
+
+
+def recomputed(name: str) -> Callable[[Study], str]:
+    def show(s: Study) -> str:
+        of = s["published"][name]
+        p = f"p = {of['p_cells']:.2g} as six cells, {of['p']:.2g} as three models"
+        return f"ρ = {of['spearman']:+.2f}, {p}"
+
+    return show
+
+
+def recomputed_sign(name: str, sign: int) -> Callable[[Study], bool | None]:
+    """A claimed association holds where it is clear; that there is none, six cells cannot show."""
+
+    def holds(s: Study) -> bool | None:
+        of = s["published"][name]
+        if of["p"] > 0.05:
+            return None
+        return of["spearman"] * sign > 0 if sign else False
 
     return holds
 
@@ -112,9 +63,47 @@ def within_clear(s: Study) -> bool | None:
     return None if any(of["p_within"] > 0.05 for of in s["published_within"].values()) else True
 
 
+def l2_and_angle(s: Study) -> str:
+    return f"ρ = {s['published_l2_angle']:+.2f} over its six cells"
+
+
+def l2_not_angle(s: Study) -> bool:
+    return abs(s["published_l2_angle"]) < 0.9
+
+
 def chance_levels(s: Study) -> str:
     swap = ", ".join(f"{rate:.3f}" for rate in s["h_swap"].values())
-    return f"1/6 of independent similarities; of these pairs with captions exchanged {swap}"
+    return (
+        f"independent similarities pass {s['h_simulated']:.3f} (1/6); these pairs with captions "
+        f"exchanged {swap}"
+    )
+
+
+def chance_is_full_pool(s: Study) -> bool:
+    return abs(s["h_simulated"] - 0.025) < 0.01
+
+
+def probe(name: str, digits: int) -> Callable[[Study], str]:
+    def show(s: Study) -> str:
+        return "; ".join(
+            f"{key} {of[name]['value']:.{digits}f} [{of[name]['low']:.{digits}f}, "
+            f"{of[name]['high']:.{digits}f}]"
+            for key, of in s["sets"].items()
+        )
+
+    return show
+
+
+def probe_within(name: str, low: float, high: float) -> Callable[[Study], bool | None]:
+    """Intervals of all sets inside; no where an interval of one is outside."""
+
+    def holds(s: Study) -> bool | None:
+        found = [of[name] for of in s["sets"].values()]
+        if any(of["high"] < low or of["low"] > high for of in found):
+            return False
+        return True if all(low <= of["low"] and of["high"] <= high for of in found) else None
+
+    return holds
 
 
 def exchanged(s: Study) -> str:
@@ -187,21 +176,10 @@ def data_sets(s: Study) -> str:
     return "; ".join(f"{run} {arrow(v)}" for run, v in _places(s, "pca_99").items())
 
 
-def consistent(s: Study) -> bool:
-    found = list(_places(s, "pca_99").values())
-    return all(all(b > a for a, b in itertools.pairwise(v)) for v in found)
-
-
 def trained_random(s: Study) -> str:
     pca = _places(s, "pca_99")
     evr = _places(s, "evr_pc1")
     return "; ".join(f"{run}: PCA 99% {arrow(pca[run])}, EVR1 {arrow(evr[run], 2)}" for run in pca)
-
-
-def random_alike(s: Study) -> bool:
-    found = _places(s, "evr_pc1")
-    random = next(v for run, v in found.items() if "random" in run)
-    return all(b < a for a, b in itertools.pairwise(random))
 
 
 def whisper_growth(s: Study) -> str:
@@ -229,20 +207,95 @@ def curved_late(s: Study) -> bool | None:
     return all(gap >= 0.02 for gap in late)
 
 
+def consistent(s: Study) -> bool:
+    found = list(_places(s, "pca_99").values())
+    return all(all(b > a for a, b in itertools.pairwise(v)) for v in found)
+
+
+def _cv(values: Sequence[float]) -> float:
+    return stdev(values) / mean(values)
+
+
+def last_stages(s: Study) -> str:
+    pca, ratio = ([v[-1] for v in _places(s, k).values()] for k in ("pca_99", "ln_ratio"))
+    return f"PCA 99% {joined(pca)}, CV {_cv(pca):.2f}; L/N {joined(ratio, 2)}, CV {_cv(ratio):.2f}"
+
+
+def joined(values: Sequence[float], digits: int = 1) -> str:
+    return ", ".join(f"{v:.{digits}f}" for v in values)
+
+
+def last_alike(s: Study) -> bool:
+    found = ([v[-1] for v in _places(s, k).values()] for k in ("pca_99", "ln_ratio"))
+    return all(_cv(values) <= 0.05 for values in found)
+
+
+def _first_jumps(s: Study) -> list[float]:
+    return [v[1] - v[0] for v in _places(s, "pca_99").values()]
+
+
+def first_jumps(s: Study) -> str:
+    found = _first_jumps(s)
+    return ", ".join(f"{v:+.1f}" for v in found) + f", CV {_cv(found):.2f} ({len(found)} data sets)"
+
+
+def first_jumps_alike(s: Study) -> bool:
+    return _cv(_first_jumps(s)) <= 0.10
+
+
+def random_alike(s: Study) -> bool:
+    pca, evr = (
+        next(v for run, v in _places(s, metric).items() if "random" in run)
+        for metric in ("pca_99", "evr_pc1")
+    )
+    grows = all(b > a for a, b in itertools.pairwise(pca))
+    return grows and all(b < a for a, b in itertools.pairwise(evr))
+
+
+def _before_last_stage(s: Study) -> Mapping[str, Any]:
+    return next(row for row in s["blocks"] if row["block"] == "s2.b5")
+
+
+def _points(row: Mapping[str, Any]) -> str:
+    loss, low, high = (100 * row[k] for k in ("loss", "loss_low", "loss_high"))
+    return f"{loss:+.1f} [{low:+.1f}, {high:+.1f}] points lost"
+
+
 def exits(s: Study) -> str:
-    before = next(row for row in s["blocks"] if row["block"] == "s2.b5")
-    sure = min((r for r in s["thresholds"] if r["loss_high"] <= 0.03), default=None,
-               key=lambda r: r["threshold"])  # fmt: skip
-    said = f"before the last stage {before['top1']:.1%}, {100 * before['loss']:.1f} points lost"
-    if sure is None:
-        return said + "; no threshold keeps the loss below 3 points"
-    return said + (
-        f"; at threshold {sure['threshold']:g} {sure['left_early']:.0%} leave early, "
-        f"{sure['time_saved']:.0%} of the time saved, {100 * sure['loss']:.1f} points lost"
+    before = _before_last_stage(s)
+    return f"before the last stage {before['top1']:.1%}, {_points(before)}"
+
+
+def exit_free(s: Study) -> bool | None:
+    before = _before_last_stage(s)
+    return False if before["loss_low"] > 0 else True if before["loss_high"] <= SMALL else None
+
+
+def _paying(s: Study) -> Mapping[str, Any] | None:
+    """The threshold that saves most among those whose loss stays small."""
+    safe = [r for r in s["thresholds"] if r["loss_high"] <= SMALL and r["time_saved"] > 0]
+    return max(safe, key=lambda r: r["time_saved"], default=None)
+
+
+def adaptive(s: Study) -> str:
+    best = _paying(s)
+    if best is None:
+        return "no threshold saves time and keeps the loss below 3 points"
+    return (
+        f"at threshold {best['threshold']:g} {best['left_early']:.0%} leave early, "
+        f"{best['time_saved']:.0%} of the time saved, {_points(best)}"
     )
 
 
-def exit_free(s: Study) -> bool:
-    """Leaving before the last stage costs nothing that 95% can see beyond 3 points."""
-    before = next(row for row in s["blocks"] if row["block"] == "s2.b5")
-    return before["loss_high"] <= 0.03
+def adaptive_pays(s: Study) -> bool:
+    return _paying(s) is not None
+
+
+def widths(s: Study) -> str:
+    of = s["top1"]
+    said = ", ".join(
+        f"{name} {v['value']:.1%} [{v['low']:.1%}, {v['high']:.1%}]" for name, v in of.items()
+    )
+    d = s["difference"]
+    gain = f"{100 * d['value']:+.1f} [{100 * d['low']:.1f}, {100 * d['high']:.1f}] points"
+    return f"top-1 of {s['n']} clips: {said}; wider − plain {gain}"
