@@ -118,7 +118,8 @@ class _Finder:
         if not inside and not self.allow_outside:
             raise DatasetError(
                 f"the path '{text}' in the table leads to '{where}', outside '{self.real}'; "
-                "allow it with allow_outside=True (--allow-outside) if you trust the table"
+                "allow it with allow_outside=True (--data-option allow_outside=true; of `datasets "
+                "check`: --allow-outside) if you trust the table"
             )
         if where.is_file():
             return where

@@ -27,12 +27,16 @@ from residual_audio.types import Gains, Site, parse_units
 def gains_change(gains: Gains, encoder: Encoder) -> PassChange:
     """Gains as a change of every pass; both paths."""
     check_gains(gains)
-    digest = gains_digest(gains)
-    label = f"gains {digest[:8]}"
+    digest, label = gains_digest(gains), gains_label(gains)
     if gains.path == "direct":
         encoder.direct_path()  # an encoder that has none says so here
         return DirectChange(gains, label, digest)
     return NetworkChange(gains, encoder.sites, label, digest)
+
+
+def gains_label(gains: Gains) -> str:
+    """What these gains are called behind the name of a model."""
+    return f"gains {gains_digest(gains)[:8]}"
 
 
 def gains_digest(gains: Gains) -> str:

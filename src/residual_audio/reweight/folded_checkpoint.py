@@ -18,6 +18,7 @@ from residual_audio.models.layouts import write_model
 from residual_audio.models.model_card import CARD, RECORD, CardFacts, beside, write_card
 from residual_audio.models.model_names import base_of, licence_of
 from residual_audio.models.peft_adapter import LowRankUpdate, Place, save_adapter
+from residual_audio.reweight.acting import gains_label
 from residual_audio.reweight.fold import fold
 from residual_audio.reweight.gains import blend, check_fits, n_gains
 from residual_audio.reweight.low_rank_form import apply_updates, low_rank_form
@@ -106,6 +107,7 @@ def write_folded(
     made: Folding, to: Layout, out: Path, wrapping: Wrapping = NOTHING_WITH_IT
 ) -> None:
     """The checkpoint (for PEFT the gains alone, as updates of the base), a record and a card."""
+    _refuse_of_others(made, wrapping.results)
     model, base = made.model, made.base
     folded: dict[str, object] = {
         "gains": [{"n": n_gains(g), **dict(g.fitted_on)} for g in made.gains],
@@ -126,6 +128,25 @@ def write_folded(
     }
     write_json(record_path(out), provenance.plain(record))
     write_card(_facts(made, to, out, wrapping), beside(out, CARD))
+
+
+def _refuse_of_others(made: Folding, results: Sequence[Result]) -> None:
+    """A card says of a checkpoint only what was measured with it."""
+    known = {gains_label(each) for each in made.gains}
+    for result in results:
+        base, _, change = result.model.partition(" + ")
+        if base_of(base) != base_of(made.base.name):
+            why = f"not about {made.base.name}"
+        elif change and not set(change.split(" + ")) <= known:
+            why = f"not about {' + '.join(sorted(known))}"
+        elif not change and not result.task.startswith("adapt"):
+            why = f"{made.base.name} without these gains; evaluate it with --gains"
+        else:
+            continue
+        raise InputError(
+            f"the result of '{result.task}' on {result.dataset} is about '{result.model}', {why}: "
+            "it does not go into the card"
+        )
 
 
 def _updates_proved(made: Folding) -> dict[Place, LowRankUpdate]:

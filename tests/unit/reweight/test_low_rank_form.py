@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from heard import embed_audio
+from huggingface_hub import ModelCard
 from peft import LoraConfig, PeftModel, get_peft_model
 from small_clap import save_small_clap
 from transformers import ClapFeatureExtractor, ClapModel
@@ -19,12 +20,13 @@ from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.peft_adapter import save_adapter
 from residual_audio.models.registry import load_model
 from residual_audio.reweight import folded_checkpoint
-from residual_audio.reweight.folded_checkpoint import Layout, fold_copy, write_folded
+from residual_audio.reweight.acting import gains_label
+from residual_audio.reweight.folded_checkpoint import Layout, Wrapping, fold_copy, write_folded
 from residual_audio.reweight.gains import coarse
 from residual_audio.reweight.lora import LowRank
 from residual_audio.reweight.low_rank_form import low_rank_form, trained_form
 from residual_audio.reweight.network import NetworkGains
-from residual_audio.types import Gains
+from residual_audio.types import Gains, Result, Score
 
 
 @pytest.fixture(scope="module")
@@ -168,3 +170,22 @@ def test_an_adapter_that_says_something_else_is_not_written(model, tmp_path, mon
     with pytest.raises(ModelError, match="folding changed the embedding"):
         write_folded(made, "peft", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_card_takes_only_what_was_measured_with_these_gains(model, tmp_path):
+    made = fold_copy(model, [some_gains(model)])
+    label = gains_label(made.gains[0])
+    score = (Score("top1", 0.5, 0.4, 0.6, 20, 0.1),)
+    for task, name, why in (
+        ("zero-shot", "nano", "not about hf:"),
+        ("zero-shot", model.name, "without these gains"),
+        ("adapted", f"{model.name} + gains 00000000", f"not about {label}"),
+    ):
+        wrapping = Wrapping((Result(task, name, "esc50", "all", score),))
+        with pytest.raises(InputError, match=why):
+            write_folded(made, "peft", tmp_path / "out", wrapping)
+        assert not (tmp_path / "out").exists()
+    right = Result("adapted", f"{model.name} + {label}", "esc50", "all", score)
+    write_folded(made, "peft", tmp_path / "out", Wrapping((right,)))
+    card = ModelCard.load(tmp_path / "out" / "README.md")
+    assert [found.metric_value for found in card.data.eval_results] == [0.5]
