@@ -32,7 +32,7 @@ QUARTERS = 4
 FEWEST = 30
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunComparison:
     """Runs at one number of clips."""
 
@@ -57,6 +57,12 @@ class RunComparison:
     @property
     def tables(self) -> tuple[Table, ...]:
         return self.places, self.blocks, self.variation, self.paired
+
+    def __repr__(self) -> str:
+        return repr(self.places)
+
+    def _repr_html_(self) -> str:
+        return self.places._repr_html_()
 
 
 def compare_stores(

@@ -87,9 +87,18 @@ class _Root(Group):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Exception) as error:
+            if not _is_stop(error):
+                raise
             typer.echo(terminal.farewell(), err=True)
             raise typer.Exit(130) from None
+
+
+def _is_stop(error: BaseException | None) -> bool:
+    """Ctrl-C, or what a library fell over while it cleaned up after it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def build() -> typer.Typer:

@@ -34,6 +34,9 @@ from residual_audio.surface.model import EditLike, Model
 from residual_audio.surface.runs import Folds, fold_names
 from residual_audio.types import Gains, Result
 
+_ANYBODYS = ("folder", "files", "manifest")
+"""Names of data sets that say nothing about which clips they are."""
+
 Task = Literal["zero-shot", "centroids", "retrieval", "compa"]
 
 
@@ -165,6 +168,12 @@ def _seen(about: Mapping[str, Any], data: Dataset, folds: Sequence[str]) -> str 
     fitted, asked = set(about.get("folds") or ()), set(folds)
     if fitted and asked and not fitted & asked:
         return None
+    known = dataset.get("fingerprint")
+    if data.name in _ANYBODYS and known and known != data.fingerprint():
+        return (
+            f"these gains were fitted on other files ({dataset.get('n_clips', 'some')} clips): a "
+            "clip that is in both sets is not held out"
+        )
     clips = f"folds {', '.join(sorted(fitted))}" if fitted else "all clips"
     return (
         f"these gains were fitted on {clips} of {data.name}: this is no score on held-out clips. "

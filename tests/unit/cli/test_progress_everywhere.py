@@ -52,3 +52,20 @@ def test_a_stopped_check_says_that_nothing_was_touched(
     found = runner.invoke(build(), ["store", "verify", str(run)])
     assert found.exit_code == 130
     assert "stopped: nothing is written by a check" in found.stderr
+
+
+def test_a_library_that_falls_over_ctrl_c_is_still_a_stop(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Optuna does between two trials: an error of its own, raised in the midst of Ctrl-C."""
+
+    def fall(*_: object) -> str:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise UnboundLocalError("updated_state")
+
+    monkeypatch.setattr("residual_audio.store.verify._problem", fall)
+    found = runner.invoke(build(), ["store", "verify", str(run)])
+    assert found.exit_code == 130
+    assert "stopped: " in found.stderr

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 from tiny_model import tiny_model
 
 import residual_audio as ra
@@ -79,3 +80,22 @@ def test_a_result_says_what_to_know_before_believing_it() -> None:
         assert "no twonn: too few clips" in shown
         assert "0.6667" in shown
         assert "0.66666" not in shown
+
+
+def test_gains_of_one_folder_are_not_said_to_have_seen_another(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("one", "other"):
+        for label in ("low", "high"):
+            (tmp_path / name / label).mkdir(parents=True)
+            for i in range(2):
+                wave = rng.normal(0, 0.1, 8000)
+                soundfile.write(tmp_path / name / label / f"{i}.wav", wave, 8000)
+    one, other = (ra.load_dataset("folder", tmp_path / name) for name in ("one", "other"))
+    spectrum = ra.Spectrum(np.zeros(8), np.eye(8), np.ones(8), 12)
+    about = {"dataset": {"name": "folder", "fingerprint": one.fingerprint(), "n_clips": 4}}
+    gains = ra.Gains({"s3.b0.h0": np.ones(8)}, {"s3.b0.h0": spectrum}, fitted_on=about)
+    model = tiny_model()
+    with pytest.warns(match="fitted on all clips of folder"):
+        ra.evaluate(model, one, gains=gains, cache=False)
+    with pytest.warns(match=r"fitted on other files \(4 clips\)"):
+        ra.evaluate(model, other, gains=gains, cache=False)
