@@ -85,6 +85,29 @@ def test_a_clip_shows_its_scores_over_time(opened: Page):
     assert page.evaluate(bars) != first
 
 
+def test_a_notebook_shows_it_inline(browser: Any, run: Path, tmp_path: Path):
+    shown = ra.atlas(run, out=tmp_path / "atlas")._repr_html_()
+    (tmp_path / "notebook.html").write_text(f"<!doctype html><p>cell</p>{shown}")
+    context = browser.new_context()
+    page, wrong = context.new_page(), []
+    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto((tmp_path / "notebook.html").as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator('a.cell[data-id="s3.b0.h2"]').click()
+    frame.locator(".head-page").wait_for()
+    frame.locator("nav >> text=Move it").click()
+    frame.locator("#accuracy").wait_for()
+    (inside,) = [one for one in page.frames if one != page.main_frame]
+    before = inside.evaluate("Array.from(RA.scores.values)")
+    frame.locator("input[aria-label='gain of s3']").fill("-1")
+    inside.wait_for_function("() => location.hash.includes('s3=-1')")
+    assert inside.evaluate("Array.from(RA.scores.values)") != before
+    assert page.url.endswith("notebook.html")
+    context.close()
+    assert wrong == []
+
+
 def test_search_finds_heads_and_clips_by_word(opened: Page):
     page = opened.go("#map")
     label = page.evaluate("RA.main.clips.label[0]")

@@ -25,7 +25,10 @@
     location.hash = hash(path, query);
   };
   // The address of the state that is shown already: no new view, no new step of the back button.
-  RA.remember = (path, query) => history.replaceState(null, '', hash(path, query));
+  RA.remember = (path, query) => {
+    // whole, since a bare fragment would be taken for one of the page around a notebook's frame
+    history.replaceState(null, '', location.href.split('#')[0] + hash(path, query));
+  };
   RA.gainsQuery = ({ gains, presets }) => ({
     ...Object.fromEntries(Object.entries(gains).map(([name, list]) => [name, list.join(',')])),
     ...(Object.keys(presets).length
@@ -208,6 +211,16 @@
     }
   }
 
+  // Links within the page, by hand: in a frame without an address of its own (a notebook) they
+  // would lead to the page around it.
+  function follow(event) {
+    const link = event.target.closest && event.target.closest('a[href^="#"]');
+    if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey) return;
+    if (event.shiftKey || event.altKey || link.getAttribute('href') === '#content') return;
+    event.preventDefault();
+    location.hash = link.getAttribute('href');
+  }
+
   function frame(main) {
     const link = (path, label) => el('a', { href: `#${path}` }, label);
     document
@@ -252,6 +265,7 @@
       window.addEventListener('hashchange', draw);
       matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
       document.addEventListener('keydown', keys);
+      document.addEventListener('click', follow);
       return draw();
     })
     .catch((error) => {
