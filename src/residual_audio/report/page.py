@@ -211,8 +211,9 @@ def _short(cell: str) -> str:
 
 def _scores(run: Path) -> list[ScoreRow]:
     rows = []
-    for path in sorted((run / "results").glob("*.json")):
-        result = _json(path)
+    found = [_json(path) for path in sorted((run / "results").glob("*.json"))]
+    # first what the model does as it is, then what was made of it
+    for result in sorted(found, key=lambda one: "adapted" in str(one.get("task"))):
         if str(result.get("task")).startswith("adapted"):
             continue  # a table of its own
         for score in result.get("scores", []):

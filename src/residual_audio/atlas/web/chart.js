@@ -234,6 +234,7 @@
     const svg = el('svg', {
       viewBox: `0 0 ${width} ${height}`,
       class: 'spectrum',
+      preserveAspectRatio: 'none',
       role: 'img',
       'aria-label': `spectrum: the first component holds ${number(shares[0], 'share')} of the variance`,
     });
