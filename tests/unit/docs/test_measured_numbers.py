@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,6 +52,78 @@ def unsourced(text: str) -> list[str]:
     ]
 
 
+NUMBER = r"[−+-]?\d+(?:\.\d+)?"
+WITH_ENDS = re.compile(rf"({NUMBER}) ?%? \[({NUMBER}) ?%?, ({NUMBER}) ?%?\]")
+"""80.5% [75.6, 85.0]"""
+FILES = re.compile(r"results/[\w./-]*\w")
+Interval = tuple[float, float, float]
+
+
+@cache
+def intervals_of(path: Path) -> tuple[Interval, ...]:
+    """Every number with its two ends in a result file, or in all files of a folder."""
+    if path.is_dir():
+        return tuple(found for inner in sorted(path.rglob("*.*")) for found in intervals_of(inner))
+    if path.suffix == ".csv":
+        with path.open(encoding="utf-8", newline="") as lines:
+            return tuple(found for row in csv.DictReader(lines) for found in _of_row(row))
+    if path.suffix == ".json":
+        return tuple(_inside(json.loads(path.read_text(encoding="utf-8"))))
+    return ()
+
+
+def _of_row(row: Mapping[str, object]) -> Iterator[Interval]:
+    """`value`, `low`, `high`, or `x`, `x_low`, `x_high`."""
+    for name, value in row.items():
+        alone = name in ("value", "mean")
+        ends = [row.get(end if alone else f"{name}_{end}") for end in ("low", "high")]
+        if value not in (None, "") and not any(end in (None, "") for end in ends):
+            try:
+                yield float(str(value)), float(str(ends[0])), float(str(ends[1]))
+            except ValueError:
+                continue
+
+
+def _inside(value: object) -> Iterator[Interval]:
+    if isinstance(value, dict):
+        yield from _of_row(value)
+        for inner in value.values():
+            yield from _inside(inner)
+    elif isinstance(value, list):
+        if len(value) == 3 and all(isinstance(n, float) for n in value):
+            yield value[0], value[1], value[2]
+        for inner in value:
+            yield from _inside(inner)
+
+
+def says(printed: str, value: float) -> bool:
+    """Whether this is how the value is printed, to its last digit."""
+    plain = printed.replace("−", "-").lstrip("+")
+    digits = len(plain.partition(".")[2])
+    return abs(float(plain) - value) <= 0.5001 * 10.0**-digits
+
+
+def backed(printed: tuple[str, ...], known: tuple[Interval, ...]) -> bool:
+    """As it is, in points of a hundred, or turned round (lost for gained)."""
+    return any(
+        all(says(text, scale * number) for text, number in zip(printed, one, strict=True))
+        for value, low, high in known
+        for scale in (1, 100)
+        for one in ((value, low, high), (-value, -high, -low))
+    )
+
+
+def unbacked(text: str, folder: Path) -> list[tuple[str, ...]]:
+    """Numbers with ends that no result file named in their section, or on top, has."""
+    parts, out = list(sections(text)), []
+    on_top = FILES.findall(parts[0][1]) if parts else []
+    for _, part in parts:
+        paths = {folder / name for name in (*on_top, *FILES.findall(part))}
+        known = tuple(found for path in sorted(paths) for found in intervals_of(path))
+        out += [p for p in WITH_ENDS.findall(INLINE.sub("", part)) if not backed(p, known)]
+    return out
+
+
 def pages() -> list[Path]:
     return [p for p in sorted(DOCS.rglob("*.md")) if "results" not in p.relative_to(DOCS).parts]
 
@@ -60,6 +135,27 @@ def test_measured_numbers_name_their_result_files(path: Path) -> None:
         t for t in unsourced(path.read_text(encoding="utf-8")) if (name, t) not in NOT_MEASURED
     ]
     assert not found, f"{name}: link the files in docs/results/ these are from, or take them out"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*(p for p in pages() if p.name != "claims.md"), CARD, DOCS.parent / "README.md"],
+    ids=lambda p: p.name,
+)
+def test_numbers_with_intervals_are_those_of_their_files(path: Path) -> None:
+    """The page of claims is made from its files, and compared with them as a whole."""
+    assert unbacked(path.read_text(encoding="utf-8"), DOCS) == [], "not in the files it names"
+
+
+def test_a_figure_that_no_longer_matches_is_found(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    score = {"scores": [{"name": "top1", "value": 0.8053, "low": 0.7561, "high": 0.8499}]}
+    (tmp_path / "results" / "x.json").write_text(json.dumps(score))
+    page = "# A\n\n{} of [x](results/x.json)\n"
+    assert unbacked(page.format("80.5% [75.6, 85.0]"), tmp_path) == []
+    assert unbacked(page.format("−0.81 [−0.85, −0.76]"), tmp_path) == []
+    assert unbacked(page.format("80.6% [75.6, 85.0]"), tmp_path) == [("80.6", "75.6", "85.0")]
+    assert unbacked("# A\n\n80.5% [75.6, 85.0]\n", tmp_path) != []
 
 
 def test_what_is_excused_is_there() -> None:
