@@ -34,10 +34,23 @@ def seal_files(paths: Iterable[Path]) -> list[Path]:
         with _alone(folder):
             sums = _known(folder / SUMS)
             sums |= {path.name: sha256_file(path) for path in files}
-            there = {name: sums[name] for name in sorted(sums) if (folder / name).is_file()}
-            lines = [f"{digest}  {name}\n" for name, digest in there.items()]
-            lists.append(write_text(folder / SUMS, "".join(lines)))
+            lists.append(_write(folder, sums))
     return lists
+
+
+def unseal_file(path: Path) -> None:
+    """Take a file off the list of its folder, before what it holds is added to: who is killed
+    between writing it and sealing it leaves one without a seal, not one with a wrong one."""
+    with _alone(path.parent):
+        sums = _known(path.parent / SUMS)
+        if sums.pop(path.name, None) is not None:
+            _write(path.parent, sums)
+
+
+def _write(folder: Path, sums: Mapping[str, str]) -> Path:
+    there = {name: sums[name] for name in sorted(sums) if (folder / name).is_file()}
+    lines = [f"{digest}  {name}\n" for name, digest in there.items()]
+    return write_text(folder / SUMS, "".join(lines))
 
 
 def is_sealed(path: Path) -> bool:

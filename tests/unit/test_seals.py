@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from residual_audio.errors import InputError, StoreError
-from residual_audio.files import read_json, write_json
+from residual_audio.files import read_json, read_json_object, write_json
+from residual_audio.report import write
+from residual_audio.report.write import write_tables
 from residual_audio.results import read_result, read_results, write_result
 from residual_audio.seals import (
     SUMS,
+    is_sealed,
     prove_document,
     prove_file,
     read_sealed_arrays,
@@ -19,6 +22,7 @@ from residual_audio.seals import (
     sealed,
     write_sealed_arrays,
 )
+from residual_audio.table import Table
 from residual_audio.types import Result, Score
 
 
@@ -83,3 +87,24 @@ def test_arrays_carry_a_digest(tmp_path: Path) -> None:
     path.write_bytes(bytes(data))
     with pytest.raises(StoreError, match=r"x\.safetensors' is damaged"):
         read_sealed_arrays(path, StoreError)
+
+
+def test_who_is_killed_between_writing_and_sealing_does_not_stop_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    first, second, third = (Table(name, {"x": np.ones(2)}, name) for name in "abc")
+    write_tables(tmp_path, [first])
+    with monkeypatch.context() as patch:
+        patch.setattr(write, "seal_files", killed)
+        with pytest.raises(KeyboardInterrupt):
+            write_tables(tmp_path, [second])
+    write_tables(tmp_path, [third])
+    path = tmp_path / "tables" / "interventions.json"
+    assert list(read_json_object(path)) == ["a", "b", "c"]
+    assert is_sealed(path)
+    path.write_text(path.read_text().replace('"a"', '"z"', 1))
+    with pytest.raises(InputError, match="is not what was written"):
+        write_tables(tmp_path, [first])

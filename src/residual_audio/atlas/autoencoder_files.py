@@ -111,7 +111,8 @@ def read_autoencoder(path: Path) -> Autoencoder:
         raise InputError(f"'{file}' has no {missing[0]}: a {kind} autoencoder needs it")
     weights = {name: held[name] for name in ARCHITECTURES[kind]}
     _check_shapes(file, weights)
-    if kind == "topk" and not 0 < int(config.get("k", 0)) <= len(weights["W_dec"]):
+    k = config.get("k", 0)
+    if kind == "topk" and not (isinstance(k, int) and 0 < k <= len(weights["W_dec"])):
         raise InputError(f"'{file.parent / CONFIG}': k is {config.get('k')!r}")
     return Autoencoder(kind, config, weights)
 
@@ -125,7 +126,8 @@ def _as_now(config: dict[str, Any]) -> dict[str, Any]:
     kind = config.get("architecture", "standard")
     old = config.get("activation_fn_str", config.get("activation_fn"))
     if old == "topk":
-        return {**config, "architecture": "topk", **(config.get("activation_fn_kwargs") or {})}
+        more = config.get("activation_fn_kwargs")
+        return {**config, "architecture": "topk", **(more if isinstance(more, dict) else {})}
     if old not in (None, "relu") or config.get("finetuning_scaling_factor"):
         return {**config, "architecture": f"{kind} with {old or 'finetuned scales'}"}
     return {**config, "architecture": kind}

@@ -53,7 +53,7 @@ def bench_encode(
         )
         extractor.save_pretrained(folder)
         ours = load_hf(folder)
-        theirs = ClapModel.from_pretrained(folder).eval()  # nosec B615: a folder just made
+        theirs = ClapModel.from_pretrained(folder).eval()  # nosec B615 # a folder just made
         files = _write_clips(Path(folder), n_clips, ours.sample_rate_hz)
         with torch.inference_mode():
             side = _Ours(ours, files, batch_size, precision)

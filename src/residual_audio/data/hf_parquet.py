@@ -167,7 +167,7 @@ def _from_hub(name: str) -> Path:
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     def get(offline: bool) -> Path:
-        found = snapshot_download(  # nosec B615: data, hashed into the fingerprint
+        found = snapshot_download(  # nosec B615 # data, hashed into the fingerprint
             name,
             repo_type="dataset",
             allow_patterns="*.parquet",

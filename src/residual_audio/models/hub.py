@@ -30,7 +30,7 @@ def hub_reachable() -> bool:
         return False
     question = urllib.request.Request(constants.ENDPOINT, method="HEAD")
     try:
-        with urllib.request.urlopen(question, timeout=PATIENCE_S):  # nosec B310: http(s) only
+        with urllib.request.urlopen(question, timeout=PATIENCE_S):  # nosec B310 # http(s) only
             pass
     except urllib.error.HTTPError:
         pass  # an answer too

@@ -72,7 +72,7 @@ def named_file(family: str, ref: str) -> str:
     why = "the Hub cannot be reached"
     for local_only in (True, False) if hub_reachable() else (True,):
         try:
-            return hf_hub_download(  # nosec B615: `models check` compares its sum
+            return hf_hub_download(  # nosec B615 # `models check` compares its sum
                 release.repository, release.file, local_files_only=local_only
             )
         except (LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:

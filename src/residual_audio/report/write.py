@@ -19,7 +19,7 @@ from residual_audio.report.paper import (
     stage_rows,
 )
 from residual_audio.report.table_files import write_csv, write_parquet
-from residual_audio.seals import prove_file, seal_files
+from residual_audio.seals import prove_file, seal_files, unseal_file
 from residual_audio.table import Table
 
 PARQUET = {"spectra", "similarity"}
@@ -71,7 +71,10 @@ def write_tables(run: Path, tables: Sequence[Table]) -> list[Path]:
     folder = run / "tables"
     written = [write_csv(folder / f"{table.name}.csv", table) for table in tables]
     path = folder / "interventions.json"
-    notes = read_json(prove_file(path)) if path.is_file() else {}
+    notes = {}
+    if path.is_file():
+        notes = read_json(prove_file(path))
+        unseal_file(path)
     notes |= {t.name: {"caption": t.caption, "notes": list(t.notes)} for t in tables}
     written.append(write_json(path, notes))
     return [*written, *seal_files(written)]

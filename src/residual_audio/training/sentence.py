@@ -58,10 +58,10 @@ def embed_sentences(
         return load_tensors(path)["vectors"].float().numpy()
     from transformers import AutoModel, AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(  # nosec B615: a local folder
+    tokenizer = AutoTokenizer.from_pretrained(  # nosec B615 # a local folder
         folder, local_files_only=True, trust_remote_code=False
     )
-    model = AutoModel.from_pretrained(  # nosec B615: a local folder
+    model = AutoModel.from_pretrained(  # nosec B615 # a local folder
         folder, local_files_only=True, trust_remote_code=False
     ).eval()
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # equal lengths pad little

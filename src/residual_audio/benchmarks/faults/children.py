@@ -87,6 +87,8 @@ def quietly(work: Callable[[], None]) -> int:
         work()
     except SystemExit as asked:
         return asked.code if isinstance(asked.code, int) else int(asked.code is not None)
+    except KeyboardInterrupt:  # the campaign was stopped, and says so itself
+        return 130
     except Exception as error:
         os.write(2, f"{type(error).__name__}: {error}\n".encode())
         return 1
