@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import tarfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from containers import sound
+from safetensors.numpy import save_file
 
+from residual_audio.atlas.autoencoder_files import CONFIG, WEIGHTS, read_autoencoder
 from residual_audio.data.metadata import read_jsonl
 from residual_audio.data.registry import load_dataset
 from residual_audio.data.webdataset import shard_files
 from residual_audio.errors import DatasetError, InputError, ResidualAudioError
 from residual_audio.files import parse_json
+from residual_audio.generation.midi import read_folder
 from residual_audio.generation.prompted_files import _stated
 from residual_audio.generation.ratings import read_ratings
 from residual_audio.geometry.cells import read_cells
@@ -125,3 +130,47 @@ def test_tables_with_cells_without_end(tmp_path: Path) -> None:
     for read in (read_ratings, read_cells, _stated):
         with pytest.raises(InputError, match=r"ratings\.csv"):
             read(path)
+
+
+def midi(ticks: int, *events: tuple[int, bytes]) -> bytes:
+    """A file of one track; (time since the one before, event)."""
+    track = b"".join(_length(after) + event for after, event in events) + b"\x00\xff\x2f\x00"
+    head = b"MThd" + struct.pack(">IHHH", 6, 1, 1, ticks)
+    return head + b"MTrk" + struct.pack(">I", len(track)) + track
+
+
+def _length(n: int) -> bytes:
+    found = [n & 127]
+    while n := n >> 7:
+        found.append(128 | n & 127)
+    return bytes(reversed(found))
+
+
+def test_pieces_without_beats_or_end_are_left_out_by_name(tmp_path: Path) -> None:
+    pytest.importorskip("symusic")
+    note = [(0, bytes([0x90, 60, 80])), (240, bytes([0x80, 60, 0]))]
+    (tmp_path / "good.mid").write_bytes(midi(480, *note))
+    (tmp_path / "no-ticks.mid").write_bytes(midi(0, *note))
+    late = (2**28 - 1, bytes([0x90, 62, 80])), (240, bytes([0x80, 62, 0]))
+    (tmp_path / "late.mid").write_bytes(midi(480, *note, *late))
+    found = read_folder(tmp_path)
+    assert found.files == ("good.mid",)
+    assert "no ticks in a beat" in found.skipped["no-ticks.mid"]
+    assert "559,242 beats" in found.skipped["late.mid"]  # its bars would fill terabytes
+
+
+def test_ratings_with_a_column_twice(tmp_path: Path) -> None:
+    path = tmp_path / "ratings.csv"
+    path.write_text("listener,listener,score\n1,2,3\n")
+    with pytest.raises(InputError, match="'listener' twice"):
+        read_ratings(path)
+
+
+@pytest.mark.parametrize("wrong", [{"k": "x"}, {"k": None}, {"activation_fn_kwargs": 5}])
+def test_autoencoders_whose_config_is_odd(tmp_path: Path, wrong: dict[str, object]) -> None:
+    weights = {"W_enc": np.ones((4, 4)), "W_dec": np.ones((4, 4)), "b_enc": np.ones(4),
+               "b_dec": np.ones(4)}  # fmt: skip
+    save_file({k: v.astype(np.float32) for k, v in weights.items()}, tmp_path / WEIGHTS)
+    (tmp_path / CONFIG).write_text(json.dumps({"activation_fn": "topk", **wrong}))
+    with pytest.raises(InputError, match="k is"):
+        read_autoencoder(tmp_path)

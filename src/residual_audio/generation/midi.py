@@ -17,6 +17,10 @@ Array = npt.NDArray[Any]
 
 SUFFIXES = (".mid", ".midi", ".kar")
 
+MOST_BEATS = 16_384
+"""Some hours of music; bars are compared with bars, which takes the square of their number."""
+MOST_NOTES = 1_000_000
+
 
 @dataclass(frozen=True)
 class Pieces:
@@ -46,7 +50,15 @@ def read_midi(path: Path) -> Array:
     columns = ("time", "duration", "pitch")
     tables = [np.stack([part[name] for name in columns], axis=1) for part in parts]
     rows = np.concatenate([np.empty((0, 3)), *tables])
+    if score.ticks_per_quarter <= 0:
+        raise InputError(f"'{path}' cannot be read as MIDI: it has no ticks in a beat")
     rows[:, :2] /= score.ticks_per_quarter
+    beats = float((rows[:, 0] + rows[:, 1]).max(initial=0.0))
+    if beats > MOST_BEATS or rows.min(initial=0.0) < 0 or len(rows) > MOST_NOTES:
+        raise InputError(
+            f"'{path}' is no piece of music: {len(rows):,} notes over {beats:,.0f} beats; at most "
+            f"{MOST_NOTES:,} and {MOST_BEATS:,} are read"
+        )
     return rows[np.lexsort((rows[:, 2], rows[:, 0]))]
 
 

@@ -94,6 +94,9 @@ def _read_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]
     except csv.Error as error:
         raise InputError(f"'{path}' is not a readable table: {error}") from error
     header = [name.strip().strip('"') for name in read[0]]
+    twice = [name for i, name in enumerate(header) if name and name in header[:i]]
+    if twice:
+        raise InputError(f"'{path}' names the column '{twice[0]}' twice")
     body = zip((i for i, _ in numbered[1:]), read[1:], strict=False)
     return header, [
         (i, dict(zip(header, (c.strip() for c in row), strict=False))) for i, row in body

@@ -115,6 +115,13 @@ def test_gains_of_another_model_or_path_are_not_folded(model):
         fold_copy(model, [direct])
 
 
+def test_gains_that_give_no_finite_embedding_are_not_folded(model):
+    given = make_gains(model)
+    huge = {unit: np.full_like(values, 1e30) for unit, values in given.gains.items()}
+    with pytest.raises(ModelError, match="not finite"):
+        fold_copy(model, [Gains(huge, given.spectra, path="network")])
+
+
 @pytest.mark.parametrize(("to", "out"), [("hf", "out"), ("laion", "adapted.pt")])
 def test_foreign_layouts_say_what_was_folded_in(model, tmp_path, to, out):
     gains = make_gains(model, fitted_on={"dataset": {"name": "esc50"}})
