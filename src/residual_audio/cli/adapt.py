@@ -13,6 +13,9 @@ from residual_audio.cli.inputs import load_datasets
 from residual_audio.cli.output import print_json, print_table, say
 from residual_audio.cli.terminal import watching
 
+SHOWN = 10
+"""Clips that are named on a terminal."""
+
 
 def run(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the work; resumed if there.")],
@@ -85,6 +88,7 @@ def run(
                 "checkpoint": str(found.checkpoint),
                 "result": str(found.result),
                 "skipped": found.skipped,
+                "note": found.note,
             }
         )
     else:
@@ -95,5 +99,11 @@ def run(
         ]  # fmt: skip
         print_table(["score", "value", "95% interval", "n", "chance"], rows, f"adapted by {how}")
         say(f"{found.checkpoint} holds the model, fitted on all clips, with its card")
+    if found.note:
+        say(f"note: {found.note}", err=True)
+    for name, why in list(found.skipped.items())[:SHOWN]:
+        say(f"skipped {name}: {why}", err=True)
+    if len(found.skipped) > SHOWN:
+        say(f"… and {len(found.skipped) - SHOWN:,} more: --json names all", err=True)
     if found.skipped:
         raise typer.Exit(3)

@@ -85,7 +85,7 @@ def model_card(facts: CardFacts) -> str:
         f"{licence}\n",
     ]
     if facts.results:
-        lines += ["## Scores\n", *_score_lines(facts.results), ""]
+        lines += ["## Scores\n", *_score_lines(facts.results), "", *_notes(facts.results)]
     return "\n".join(lines)
 
 
@@ -147,3 +147,10 @@ def _score_lines(results: Sequence[Result]) -> Iterator[str]:
             cells = (result.task, f"{result.dataset} ({result.split})", score.name)
             told = " | ".join(harmless(cell).replace("|", "/") for cell in cells)
             yield f"| {told} | {score.value:.4g} | {interval} | {score.n} | {chance} |"
+
+
+def _notes(results: Sequence[Result]) -> Iterator[str]:
+    """What takes worth from a score: clips that the model had heard before."""
+    for result in results:
+        if note := (result.details.get("heard_before") or {}).get("note"):
+            yield f"Of {harmless(result.dataset)}: {harmless(str(note))}.\n"

@@ -76,6 +76,8 @@ class PairOutcome:
     result: Path
     skipped: dict[str, str]
     """Clips that could not be heard, and why."""
+    note: str = ""
+    """Where the model was trained on clips that it is judged on."""
 
 
 def adapt_to_pairs(
@@ -106,12 +108,15 @@ def adapt_to_pairs(
         raise InputError(f"'{model.name}' cannot be adapted by '{asked.how}': take another way")
     folds = folds_of(pairs.problem.clips, asked.n_folds, asked.seed)
     before, after = _judged(pairs, folds, method, asked, out / "folds", progress)
+    heard = store.heard_before
     result = _result(pairs, folds, asked, before, after)
+    result = replace(result, details={**result.details, "heard_before": heard})
     written = write_result(result, out / "results")
     checkpoint = _checkpoint(pairs, method, asked, out, result, progress)
     shutil.rmtree(out / "fits", ignore_errors=True)  # states of fits that are done
     was, now, gain = result.scores
-    return PairOutcome(was, now, gain, checkpoint, written, run.skipped)
+    note = heard["note"] if heard else ""
+    return PairOutcome(was, now, gain, checkpoint, written, run.skipped, note)
 
 
 def _checkpoint(

@@ -6,6 +6,7 @@ import json
 import math
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -48,6 +49,13 @@ def test_the_hub_reads_the_front_matter() -> None:
     assert found["accuracy"].metric_value == 0.5
     assert "95% interval 0.4 to 0.6, n 40, chance 0.02" in found["accuracy"].metric_name
     assert "| top1 | 0.5 | 0.4 to 0.6 | 40 | 0.02 |" in card.text
+
+
+def test_clips_that_were_heard_before_are_said_under_the_scores() -> None:
+    heard = {"heard_before": {"note": "this model was trained on 9 of these clips"}}
+    results = (Result("adapted", "nano", "esc50", "all", SCORES, details=heard),)
+    assert "Of esc50: this model was trained on 9" in model_card(replace(FACTS, results=results))
+    assert "Of esc50" not in model_card(FACTS)
 
 
 def test_what_is_not_known_is_said() -> None:

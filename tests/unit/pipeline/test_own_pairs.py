@@ -182,16 +182,27 @@ def test_lora_as_an_adapter_that_peft_opens(labelled, tmp_path: Path, monkeypatc
     np.testing.assert_allclose(theirs.numpy(), ours.numpy(), atol=1e-5)
 
 
-def test_the_command_says_scores_and_where(folder, tmp_path, monkeypatch, capsys) -> None:
-    command = ["adapt", "-d", "manifest", "--root", str(folder / "labels.csv"), "--how", "head"]
+def test_the_command_says_scores_and_where_and_names_bad_rows(
+    folder, tmp_path, monkeypatch, capsys
+) -> None:
+    lines = (folder / "labels.csv").read_text().splitlines()
+    last = ",".join(lines[-1].split(",")[1:])
+    (folder / "damaged.wav").write_bytes(b"RIFFnothing")
+    table = folder / "some-bad.csv"
+    table.write_text("\n".join([*lines, f"damaged.wav,{last}", f"gone.wav,{last}"]) + "\n")
+    command = ["adapt", "-d", "manifest", "--root", str(table), "--how", "head"]
     command += ["--out", str(tmp_path / "out"), "--folds", "2", "--epochs", "1", "--json"]
     monkeypatch.setattr("sys.argv", ["residual-audio", *command])
     with pytest.raises(SystemExit) as stopped:
         main()
-    assert not stopped.value.code
-    said = json.loads(capsys.readouterr().out)
+    assert stopped.value.code == 3
+    printed = capsys.readouterr()
+    said = json.loads(printed.out)
     assert [score["name"] for score in said["scores"]] == ["top1_before", "top1", "top1_gain"]
     assert (Path(said["checkpoint"]) / "config.json").is_file()
+    assert set(said["skipped"]) == {"damaged.wav", "gone.wav"}
+    assert "skipped damaged.wav: " in printed.err
+    assert "skipped gone.wav: " in printed.err
 
 
 def test_tables_without_texts_are_refused(folder, tmp_path: Path) -> None:
