@@ -53,14 +53,20 @@ def recomputed_sign(name: str, sign: int) -> Callable[[Study], bool | None]:
 
 
 def within_published(s: Study) -> str:
+    found = {"RankMe (text)": "rankme_text", "angle": "angle"}
     return ", ".join(
-        f"{name} r = {of['pearson_within']:+.2f}, p = {of['p_within']:.2g}"
-        for name, of in s["published_within"].items()
+        f"{label} r = {s['published'][key]['pearson_within']:+.2f}, "
+        f"p = {s['published'][key]['p_within']:.2g}"
+        for label, key in found.items()
     )
 
 
 def within_clear(s: Study) -> bool | None:
-    return None if any(of["p_within"] > 0.05 for of in s["published_within"].values()) else True
+    return (
+        None
+        if any(s["published"][key]["p_within"] > 0.05 for key in ("rankme_text", "angle"))
+        else True
+    )
 
 
 def l2_and_angle(s: Study) -> str:

@@ -23,6 +23,7 @@ from residual_audio.evaluation.zero_shot import LabelledVectors, result_of
 from residual_audio.judge.answers import class_index
 from residual_audio.judge.centroids import best_scale, class_centroids
 from residual_audio.judge.of_store import classes_with_clips, clips_of
+from residual_audio.metrics.uncertainty import how_made
 from residual_audio.models.training_data import heard_before
 from residual_audio.progress import SILENT, Progress
 from residual_audio.store import Store
@@ -79,7 +80,11 @@ def evaluate_by_centroids(
         heard_before(model.trained_on, dataset),
     )  # fmt: skip
     record = provenance.collect(
-        model=model, dataset=dataset, seed=seed, long=embedding.long, intervals=_how(n_resamples)
+        model=model,
+        dataset=dataset,
+        seed=seed,
+        long=embedding.long,
+        intervals=how_made(n_resamples),
     )
     return result_of(vectors, record, task=TASK, split=split, seed=seed, n_resamples=n_resamples)
 
@@ -94,17 +99,13 @@ def evaluate_store(
         store.model_info.name, store.dataset_info.name, cosines, clips, classes, scales,
         _said(n_folds, seed), store.skipped, store.remarks, store.heard_before,
     )  # fmt: skip
-    record = provenance.collect(seed=seed, store=store.asked, intervals=_how(n_resamples))
+    record = provenance.collect(seed=seed, store=store.asked, intervals=how_made(n_resamples))
     return result_of(vectors, record, task=TASK, split=split, seed=seed, n_resamples=n_resamples)
 
 
 def _present(classes: Sequence[str], clips: Sequence[Clip]) -> list[str]:
     there = {clip.label for clip in clips}
     return [name for name in classes if name in there]
-
-
-def _how(n_resamples: int) -> str:
-    return f"95%, {n_resamples} bootstrap resamples of groups"
 
 
 def _said(n_folds: int, seed: int) -> dict[str, object]:

@@ -147,7 +147,7 @@ def evaluate_retrieval(
             dataset=dataset,
             seed=seed,
             long=embedding.long,
-            intervals=f"95%, {n_resamples} bootstrap resamples of groups",
+            intervals=uncertainty.how_made(n_resamples),
         ),
     )
 

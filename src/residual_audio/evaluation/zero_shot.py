@@ -142,7 +142,7 @@ def evaluate_zero_shot(
         seed=seed,
         prompts=prompts.templates,
         long=embedding.long,
-        intervals=f"95%, {n_resamples} bootstrap resamples of groups",
+        intervals=uncertainty.how_made(n_resamples),
     )
     return result_of(vectors, record, split=split, seed=seed, n_resamples=n_resamples)
 
@@ -176,7 +176,7 @@ def evaluate_store(
     record = provenance.collect(
         seed=seed,
         store=store.asked,
-        intervals=f"95%, {n_resamples} bootstrap resamples of groups",
+        intervals=uncertainty.how_made(n_resamples),
     )
     return result_of(vectors, record, split=split, seed=seed, n_resamples=n_resamples)
 

@@ -131,6 +131,16 @@ def mean_interval(
     return float(low), float(high)
 
 
+def how_made(n_resamples: int, of: str = "groups") -> str:
+    """What a result says of its intervals.
+
+    >>> how_made(1000)
+    '95% over groups: shares by Wilson, means by t below 50, else 1000 bootstrap resamples'
+    """
+    means = f"means by t below {FEW}, else {n_resamples} bootstrap resamples"
+    return f"95% over {of}: shares by Wilson, {means}"
+
+
 def paired_difference(
     a: Array,
     b: Array,

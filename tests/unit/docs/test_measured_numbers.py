@@ -19,7 +19,8 @@ DECIMAL = re.compile(r"(?<![\w.])(?<![≤≥<] )[−-]?\d+\.\d{2,}(?!\w|\.\d)")
 """0.91, but not q ≤ 0.05. One or two in a section may be settings; more are a measurement."""
 FEW = 2
 FENCED, INLINE = re.compile(r"```.*?```", re.DOTALL), re.compile(r"`[^`\n]*`")
-SOURCE = re.compile(r"results/")
+SOURCE = re.compile(r"results/(?:claims|composition|faults|nano|onnx|residual|speed|\w+\.json)\b")
+"""A file or folder of docs/results, not the `results/` of some run."""
 NOT_MEASURED = {
     ("analysis.md", "From a published table"): "numbers of the published table itself",
     ("datasets.md", "Synthetic sounds"): "chance",
