@@ -44,7 +44,6 @@ def embed_clips(
 
     if not how.cache:
         return joined([compute(start) for start in starts])
-    progress.keeps("what is embedded is kept in the cache, the same command continues")
     by_id = {clip.id: clip for clip in clips}
 
     def still_fails(name: str) -> bool:
@@ -57,6 +56,10 @@ def embed_clips(
     key = {"what": "clips", "data": dataset.fingerprint(), "n": len(clips), "long": how.long}
     pieces = []
     for start in starts:
+        progress.keeps(
+            f"embeddings of {start:,} of {len(clips):,} clips are kept (in pieces of {size}); the "
+            "same command goes on with the rest"
+        )
         before = counted.n
         mine = key | {"from": start, "size": size}
         pieces.append(recall(model, mine, lambda start=start: compute(start), still_fails))  # type: ignore[misc]
