@@ -166,6 +166,17 @@ def test_ratings_with_a_column_twice(tmp_path: Path) -> None:
         read_ratings(path)
 
 
+def test_ratings_of_more_than_any_test_are_refused_before_anything_is_allocated(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ratings.csv"
+    rows = "".join(f"l{i},t{i},s{i % 100},5\n" for i in range(3000))
+    for text in (rows, "".join(f"l,t,s{i},5\n" for i in range(200))):
+        path.write_text("listener,trial,system,score\n" + text)
+        with pytest.raises(InputError, match="no listening test"):
+            read_ratings(path)
+
+
 @pytest.mark.parametrize("wrong", [{"k": "x"}, {"k": None}, {"activation_fn_kwargs": 5}])
 def test_autoencoders_whose_config_is_odd(tmp_path: Path, wrong: dict[str, object]) -> None:
     weights = {"W_enc": np.ones((4, 4)), "W_dec": np.ones((4, 4)), "b_enc": np.ones(4),

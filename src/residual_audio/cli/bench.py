@@ -205,13 +205,17 @@ def faults(
         Path | None,
         typer.Option("--keep", help="Folder for outcomes: stopped, the same command goes on."),
     ] = None,
+    page: Annotated[
+        Path | None, typer.Option("--page", help="Markdown page with a table of what is kept.")
+    ] = None,
     seed: options.Seed = 0,
     json: options.Json = False,
 ) -> None:
     """Crashes, kills, damage, limits, hostile files and names: tried and held; exit 1 if not all.
 
-    The whole takes hours; --campaign takes one of them, and --keep goes on where it was stopped.
+    --campaign takes one of them, --keep goes on where it was stopped, --page writes the table.
     """
+    from residual_audio.benchmarks.faults.campaign_page import write_campaigns
     from residual_audio.benchmarks.faults.campaigns import run_campaigns
     from residual_audio.benchmarks.faults.outcome import CampaignSettings
 
@@ -224,6 +228,8 @@ def faults(
         for one in found:
             for problem in one.broken:
                 say(f"{one.name}: {problem}", err=True)
+    if page is not None and keep is not None:
+        write_campaigns(keep, page)
     if any(one.held < one.tried for one in found):
         raise typer.Exit(1)
 

@@ -29,6 +29,7 @@ TRIAL = ("trial_id", "trial", "item", "page", "track", "excerpt", "question", "s
 SYSTEM = ("rating_stimulus", "stimulus", "system", "condition", "method", "model")
 SCORE = ("rating_score", "score", "rating", "value")
 TEST = ("session_test_id", "test_id")
+MOST_SYSTEMS, MOST_CELLS = 100, 10_000_000
 PERSONAL = (
     "age", "gender", "sex", "name", "email", "mail", "comment", "rating_comment", "rating_time",
     "time", "country", "ip", "experience", "headphones", "date", "timestamp",
@@ -181,6 +182,13 @@ def _table(path: Path, given: Given, scale: tuple[float, float] | None) -> Ratin
     listeners = {name: i for i, name in enumerate(dict.fromkeys(row[0] for row in given))}
     trials = {name: i for i, name in enumerate(sorted({row[1] for row in given}))}
     systems = {name: i for i, name in enumerate(sorted({row[2] for row in given}))}
+    n_cells = len(listeners) * len(trials) * len(systems)
+    if len(systems) > MOST_SYSTEMS or n_cells > MOST_CELLS:
+        raise InputError(
+            f"'{path}' has {len(systems):,} systems, {len(trials):,} trials and "
+            f"{len(listeners):,} listeners: that is no listening test; at most {MOST_SYSTEMS} "
+            "systems are compared, each with each"
+        )
     total = np.zeros((len(listeners), len(trials), len(systems)))
     times = np.zeros_like(total)
     for who, trial, system, rating in given:

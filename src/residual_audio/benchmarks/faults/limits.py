@@ -43,7 +43,7 @@ def within_limits(asked: CampaignSettings = STANDARD, most: int | None = None) -
         make_model(room)
         whole, n_moments = _undisturbed(room)
         moments = range(0, n_moments, 1 if most is None else max(1, -(-n_moments // most)))
-        cases = {name: limit.ways(moments) for name, limit in LIMITS.items()}
+        cases = {name: limit.ways(moments)[:most] for name, limit in LIMITS.items()}
         disks = sizes(room / "whole", DISKS if most is None else most)
         n_cases = sum(len(ways) for ways in cases.values()) + len(disks)
         asked.progress.step("limits", n_cases, "cases")

@@ -15,7 +15,6 @@ from pathlib import Path
 from residual_audio.benchmarks.faults.children import ended, in_child, start
 from residual_audio.benchmarks.faults.commands import (
     DATA,
-    MODEL,
     begin,
     end_of,
     extract_to,
@@ -24,7 +23,7 @@ from residual_audio.benchmarks.faults.commands import (
 )
 from residual_audio.benchmarks.faults.crashes import contents
 from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
-from residual_audio.benchmarks.faults.works import train_small
+from residual_audio.benchmarks.faults.works import MODEL, train_small
 from residual_audio.errors import EngineError
 from residual_audio.results import slug
 from residual_audio.store.lock import NAME as LOCK
