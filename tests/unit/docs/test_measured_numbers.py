@@ -24,6 +24,7 @@ SOURCE = re.compile(r"results/(?:claims|composition|faults|nano|onnx|residual|sp
 NOT_MEASURED = {
     ("analysis.md", "From a published table"): "numbers of the published table itself",
     ("datasets.md", "Synthetic sounds"): "chance",
+    ("evaluation.md", "CompA"): "simulated in tests/unit/metrics/test_simulated.py",
     ("protocols.md", "Paolini (2025)"): "settings of a published protocol",
     ("howto/check-a-model.md", "Is this checkpoint healthy?"): "limits of the check",
 }
