@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from atlas_browser import Page
+from atlas_run import shared_run, silent_run
+from families import family_model
 
 import residual_audio as ra
 
@@ -35,6 +37,22 @@ def test_the_answer_comes_first_and_colours_follow_the_metric(opened: Page):
     page.go_back()
     page.wait_for_function("() => !document.querySelector('main').dataset.ready.includes('r=')")
     assert page.locator("a.cell.out").count() == 0
+
+
+def test_dragging_over_the_histogram_selects_heads(opened: Page):
+    page = opened.go("#map?m=pr")
+    box = page.locator(".histogram").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 30)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 30, steps=3)
+    page.mouse.up()
+    page.wait_for_function("() => location.hash.includes('r=')")
+    page.wait_for_selector("a.cell.out")
+    values = page.evaluate("RA.map.shown('pr').values")
+    middle = (min(values) + max(values)) / 2
+    kept = sum(value >= middle for value in values)
+    assert abs(page.locator("a.cell:not(.out)").count() - kept) <= 1
 
 
 def test_what_was_lost_elsewhere_is_drawn(opened: Page):
@@ -130,6 +148,35 @@ def test_two_runs_stand_side_by_side(browser: Any, run: Path, hostile_run: Path,
     values = drawn.evaluate("RA.map.shown('pr', 'difference').values")
     assert all(value == pytest.approx(0, abs=1e-6) for value in values)  # the same sounds
     assert page.go("#map").locator(".answer.two").count() == 1
+    context.close()
+    assert page.wrong == []
+
+
+def test_two_encoders_are_compared_by_their_most_alike_heads(
+    browser: Any, run: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+):
+    def make(out: Path) -> Path:
+        return silent_run(out, family_model("ast"))
+
+    other = shared_run(tmp_path_factory, "atlas-ast", make)
+    ra.atlas(run, other, out=tmp_path / "atlas")
+    context = browser.new_context()
+    page = Page(context, tmp_path)
+    drawn = page.go("#map")
+    offered = drawn.locator("#mode option").evaluate_all("(list) => list.map((o) => o.value)")
+    assert offered == ["own", "other", "aligned", "cka"]
+    assert "no head has a namesake" in drawn.inner_text(".map-view")
+    assert page.go("#map?mode=other&m=pr").locator(".cell").count() == 8
+    drawn.locator(".cell").nth(2).hover()
+    assert "s0.b0.h2" in drawn.inner_text(".about")
+    page.go("#map?mode=aligned&m=pr")
+    own, best, theirs, ids, shown = drawn.evaluate(
+        "[RA.map.shown('pr').values, RA.main.other.aligned.best, "
+        "RA.main.other.numbers.find((m) => m.key === 'pr').values, RA.main.other.ids, "
+        "RA.map.shown('pr', 'aligned').values]"
+    )
+    for value, name, difference in zip(own, best, shown, strict=True):
+        assert difference == pytest.approx(value - theirs[ids.index(name)])
     context.close()
     assert page.wrong == []
 

@@ -47,7 +47,7 @@
     const { other } = main;
     const wide = matchMedia('(min-width: 1100px)').matches;
     const missing = main.missing.length
-      ? el('p', { class: 'missing' }, 'Missing here: ', main.missing.join('; '), '.')
+      ? el('p', { class: 'missing' }, 'Missing here: ', said(main.missing.join('; '), false), '.')
       : null;
     const front = main.front ? RA.front.view(main.front) : null;
     if (!other) {
@@ -72,5 +72,5 @@
     );
   }
 
-  RA.answer = { view };
+  RA.answer = { view, said };
 })();

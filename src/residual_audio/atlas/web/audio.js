@@ -50,57 +50,65 @@
     };
   }
 
-  // A picture [time, band] with low frequencies below; `colour(t, b)` gives red, green and blue.
+  // A picture [time, band] with low frequencies below; `colour(t, b, rgb)` fills in three numbers.
   function paint(canvas, [times, bands], colour) {
     canvas.width = times;
     canvas.height = bands;
     const context = canvas.getContext('2d'),
       image = context.createImageData(times, bands);
-    for (let t = 0; t < times; t++) {
-      for (let b = 0; b < bands; b++)
-        image.data.set([...colour(t, b), 255], 4 * ((bands - 1 - b) * times + t));
+    const { data } = image,
+      rgb = [0, 0, 0];
+    for (let b = 0; b < bands; b++) {
+      for (let t = 0, i = 4 * (bands - 1 - b) * times; t < times; t++, i += 4) {
+        colour(t, b, rgb);
+        [data[i], data[i + 1], data[i + 2], data[i + 3]] = [rgb[0], rgb[1], rgb[2], 255];
+      }
     }
     context.putImageData(image, 0, 0);
     canvas.dataset.drawn = 'yes';
   }
 
   const paintMel = (canvas, light) =>
-    paint(canvas, light.shape, (t, b) => {
-      const grey = 12 + 225 * light.values[t * light.shape[1] + b];
-      return [grey, grey, grey + 6];
+    paint(canvas, light.shape, (t, b, rgb) => {
+      rgb[0] = rgb[1] = 12 + 225 * light.values[t * light.shape[1] + b];
+      rgb[2] = rgb[0] + 6;
     });
 
-  // From the middle of one place to the middle of the next, in a straight line.
-  function between(values, [times, bands], x, y) {
-    const t = Math.min(Math.max(x * times - 0.5, 0), times - 1),
-      b = Math.min(Math.max(y * bands - 0.5, 0), bands - 1);
-    const t0 = Math.floor(t),
-      b0 = Math.floor(b),
-      t1 = Math.min(t0 + 1, times - 1),
-      b1 = Math.min(b0 + 1, bands - 1);
-    const along = (row) =>
-      values[row * bands + b0] * (1 - b + b0) + values[row * bands + b1] * (b - b0);
-    return along(t0) * (1 - t + t0) + along(t1) * (t - t0);
+  // Where the middles of `to` places lie among `from` places: the one below, the one above, how far.
+  function middles(from, to) {
+    return Array.from({ length: to }, (_, i) => {
+      const at = Math.min(Math.max(((i + 0.5) / to) * from - 0.5, 0), from - 1),
+        below = Math.floor(at);
+      return [below, Math.min(below + 1, from - 1), at - below];
+    });
   }
 
   // Response [time, frequency] over the mel picture: orange where the head pushes towards this end,
   // blue where away. What sounds stays bright, so that both can be read in one picture.
   function paintResponse(canvas, light, response, sign) {
     const { values, shape } = unpack(response),
-      [times, bands] = light.shape;
+      [times, bands] = light.shape,
+      width = shape[1];
     // where every place pushes the same way, the weakest place is left clear: places are compared
     const sizes = Array.from(values, Math.abs),
       top = Math.max(...sizes, 1e-30);
     const oneWay = values.every((v) => v > 0) || values.every((v) => v < 0);
     const floor = oneWay ? Math.min(...sizes) : 0;
-    paint(canvas, light.shape, (t, b) => {
-      const value = sign * between(values, shape, (t + 0.5) / times, (b + 0.5) / bands);
+    const across = middles(shape[0], times),
+      up = middles(width, bands);
+    paint(canvas, light.shape, (t, b, rgb) => {
+      const [t0, t1, dt] = across[t],
+        [b0, b1, db] = up[b];
+      const low = values[t0 * width + b0] * (1 - dt) + values[t1 * width + b0] * dt;
+      const high = values[t0 * width + b1] * (1 - dt) + values[t1 * width + b1] * dt;
+      const value = sign * (low * (1 - db) + high * db);
       const push = (Math.max(Math.abs(value) - floor, 0) / (top - floor || 1)) ** 1.2;
       const shine = light.values[t * bands + b],
-        grey = 12 + 225 * shine,
         glow = push * (0.34 + 0.66 * shine);
-      const rgb = value > 0 ? [255, 140, 26] : [64, 156, 255];
-      return rgb.map((c) => grey * (1 - 0.85 * push) + c * glow);
+      const grey = (12 + 225 * shine) * (1 - 0.85 * push);
+      rgb[0] = grey + glow * (value > 0 ? 255 : 64);
+      rgb[1] = grey + glow * (value > 0 ? 140 : 156);
+      rgb[2] = grey + glow * (value > 0 ? 26 : 255);
     });
   }
 

@@ -330,7 +330,13 @@
         spectrum,
       ),
       lacking.length
-        ? el('p', { class: 'missing' }, 'Missing here: ', lacking.join('; '), '.')
+        ? el(
+            'p',
+            { class: 'missing' },
+            'Missing here: ',
+            RA.answer.said(lacking.join('; '), false),
+            '.',
+          )
         : null,
       piece.components.length && RA.main.seconds ? el('p', { class: 'quiet' }, legend) : null,
       piece.components.length

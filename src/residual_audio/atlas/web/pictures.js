@@ -33,7 +33,7 @@
   function confusion(engine) {
     const { classes } = engine,
       n = classes.length,
-      room = n <= NAMED ? 104 : 0;
+      room = n <= NAMED ? 122 : 0;
     const side = (SIZE - room) / n,
       gap = side > 6 ? 1 : 0;
     const canvas = el('canvas', {
@@ -49,7 +49,7 @@
       context.fillStyle = ink('--ink');
       context.font = '12px system-ui, sans-serif';
       context.textBaseline = 'middle';
-      const short = (name) => (name.length > 15 ? `${name.slice(0, 14)}…` : name);
+      const short = (name) => (name.length > 17 ? `${name.slice(0, 16)}…` : name);
       classes.forEach((name, c) => {
         context.textAlign = 'right';
         context.fillText(short(name), room - 6, room + (c + 0.5) * side);
