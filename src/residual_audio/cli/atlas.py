@@ -30,16 +30,26 @@ def run(
             "--features", help="Units from elsewhere: .json, .safetensors, SAELens folder."
         ),
     ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            "--unit", help="The SAELens folder reads tokens of this unit; clips are heard again."
+        ),
+    ] = None,
+    root: options.Root = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write RUN's head atlas: a static site that opens from the file system; no model is loaded."""
+    """Write RUN's head atlas: a static site that opens from the file system; no model is loaded,
+    except for --unit."""
     from residual_audio.surface.atlas_view import atlas
+    from residual_audio.surface.runs import Run
 
     with watching(quiet or json) as progress:
         made = atlas(
-            run, other, out=out, single_file=single_file, features=features, progress=progress
-        )
+            Run(run, root=root), other, out=out, single_file=single_file, features=features,
+            unit=unit, progress=progress,
+        )  # fmt: skip
     if json:
         size = {"bytes": made.n_bytes, "files": len(made.files), "missing": made.missing}
         print_json({"page": str(made.page), **size})

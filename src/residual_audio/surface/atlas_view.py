@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from residual_audio.atlas.autoencoder_files import is_autoencoder
 from residual_audio.atlas.build import Atlas, AtlasSettings, write_atlas
 from residual_audio.atlas.shelf import as_single_page
+from residual_audio.errors import InputError
 from residual_audio.progress import SILENT, Progress
 from residual_audio.report.write import write_analysis
+from residual_audio.surface.given import ModelLike
 from residual_audio.surface.inside import analyse
 from residual_audio.surface.runs import RunLike, given_run
+from residual_audio.surface.unit_features import unit_features
 
 HEIGHT_PX = 760
 MOST_INLINE = 60_000_000
@@ -50,11 +54,15 @@ def atlas(
     out: Path | None = None,
     single_file: bool = False,
     features: Path | None = None,
+    unit: str | None = None,
+    model: ModelLike | None = None,
     progress: Progress = SILENT,
 ) -> AtlasView:
     """Write the atlas of a run (or of two, side by side) and return it; tables are made if missing.
 
-    features: a file of units from elsewhere, as those of a sparse autoencoder, shown beside heads.
+    features: a file of units from elsewhere, as those of a sparse autoencoder, shown beside heads;
+    or an autoencoder that SAELens wrote, of the latent, or of the tokens of `unit`, for which the
+    clips are run through the model again.
 
     A notebook shows it inline, up to 60 MB.
 
@@ -63,6 +71,10 @@ def atlas(
     >>> ra.atlas(run).page.name
     'index.html'
     """
+    if unit is not None:
+        if features is None or not is_autoencoder(Path(features)):
+            raise InputError("unit= says what an autoencoder reads: give its folder as features=")
+        features = unit_features(given_run(run), Path(features), unit, model, progress)
     beside = None if other is None else _with_tables(other, progress)
     settings = AtlasSettings(out, single_file, beside, features)
     made = write_atlas(_with_tables(run, progress), settings, progress)

@@ -68,13 +68,15 @@ def _tokens(
 
 
 def _rows(cache: Cache, unit: str) -> Tensor:
-    parts = []
-    for place in range(len(cache)):
-        value = torch.from_numpy(cache.clip(place)[unit])[0]
-        if value.ndim != 2:
-            raise InputError(f"'{unit}' holds no vectors of tokens: name a head, site or stream")
-        parts.append(value.float())
-    return torch.cat(parts)
+    return torch.cat([token_rows(cache, place, unit) for place in range(len(cache))])
+
+
+def token_rows(cache: Cache, place: int, unit: str) -> Tensor:
+    """[token, d] of one clip."""
+    value = torch.from_numpy(cache.clip(place)[unit])[0]
+    if value.ndim != 2:
+        raise InputError(f"'{unit}' holds no vectors of tokens: name a head, site or stream")
+    return value.float()
 
 
 def _mixed(
