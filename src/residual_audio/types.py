@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas
 
 FloatArray = npt.NDArray[np.floating[Any]]
+_ROW = ("score", "value", "low", "high", "n", "chance")
 
 SiteKind = Literal["attention", "mlp"]
 UnitKind = Literal["head", "attention", "mlp", "stage", "output", "set"]
@@ -365,8 +366,7 @@ class Result(Pictured):
     def _repr_html_(self) -> str:
         """For notebooks."""
         rows = [[cell(value) for value in row.values()] for row in self.rows()]
-        header = ("score", "value", "low", "high", "n", "chance")
-        return html_table(self._title(), header, rows, self.notes)
+        return html_table(self._title(), _ROW, rows, self.notes)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -375,11 +375,11 @@ class Result(Pictured):
 
     def rows(self) -> list[dict[str, str | float | int]]:
         """One row a score; NaN where there is no interval or no chance."""
-        return [
-            {"score": s.name, "value": s.value, "low": s.low, "high": s.high, "n": s.n}
-            | {"chance": math.nan if s.chance is None else s.chance}
+        cells: list[tuple[str | float | int, ...]] = [
+            (s.name, s.value, s.low, s.high, s.n, math.nan if s.chance is None else s.chance)
             for s in self.scores
         ]
+        return [dict(zip(_ROW, row, strict=True)) for row in cells]
 
     def to_pandas(self) -> pandas.DataFrame:
         """A data frame, one row a score."""
