@@ -19,8 +19,9 @@ from residual_audio.adaptation.problem import Problem
 from residual_audio.adaptation.references import references_of
 from residual_audio.reweight.cached import Adapter
 from residual_audio.reweight.edit_size import edit_size
+from residual_audio.reweight.fitting import HELD_RIDGE, HoldPath
 from residual_audio.reweight.gains import blend
-from residual_audio.reweight.keep_in_place import STRENGTHS, held_in, joined_form
+from residual_audio.reweight.keep_in_place import held_in
 from residual_audio.reweight.network import NetworkGains
 from residual_audio.reweight.path import DEFAULT_STRENGTH, StrengthPath
 from residual_audio.reweight.terms import terms_of
@@ -28,8 +29,6 @@ from residual_audio.types import FloatArray, Gains
 
 BLENDS = (0.1, 0.25, 0.5, 0.75, 1.0)
 LARGEST = (1.5, 2.0, 4.0, 8.0, 16.0)
-FRONT_STRENGTH = 1e-2
-"""Of the ridge under the hold, as a share of the one that lets nothing move."""
 NAN = float("nan")
 
 
@@ -72,22 +71,18 @@ def _inside(adapter: Adapter, problem: Problem, rows: np.ndarray) -> FloatArray:
 
 
 def held(keep: Sequence[str]) -> FrontFamily:
-    """Unbounded gains, the references held more and more loosely."""
+    """Gains without bounds, the references held more and more loosely."""
 
     def edits(problem: Problem, split: Split) -> dict[float, FrontEdit]:
-        method = ResiDual(unbounded=True)
-        terms, lesson = method.terms(problem, split), lesson_of(problem, split)
-        loss = lesson.loss(terms, problem.head, split.train)
+        method = ResiDual(keep=tuple(keep))
+        terms, start = method.learned(problem, split)
+        loss = lesson_of(problem, split).loss(terms, problem.head, split.train)
         here = held_in(references_of(keep, problem), terms, problem.head)
-        form = joined_form(here, "answers", [one.reference.fit for one in here])
-        path: StrengthPath | None = None
-        out = {}
-        for hold in STRENGTHS:
-            path = StrengthPath(loss.holding(hold * form), method.regularity, path)
-            x = path.at(FRONT_STRENGTH).x
-            gains = terms.gains(torch.from_numpy(1.0 + x).float(), problem.about)
-            out[hold] = edit_of_gains(gains)
-        return out
+        path = StrengthPath(loss, method.regularity, start=start)
+        return {
+            hold: edit_of_gains(terms.gains(torch.from_numpy(1.0 + x).float(), problem.about))
+            for hold, x in HoldPath(path, method.regularity, HELD_RIDGE, here, method.hold)
+        }
 
     return FrontFamily("references held", edits)
 

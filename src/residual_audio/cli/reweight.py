@@ -163,12 +163,20 @@ def fit(
     ] = None,
     by: options.AnswersBy = None,
     axes: Annotated[
-        Literal["pca", "rotated", "random", "learned"],
-        typer.Option("--axes", help="learned: together with the gains, in the same subspaces."),
-    ] = "pca",
+        Literal["pca", "rotated", "random", "learned"] | None,
+        typer.Option(
+            "--axes",
+            help="Principal (pca) or control axes, or learned together with the gains in the same "
+            "subspaces. Without it: pca; learned with --keep.",
+        ),
+    ] = None,
     bounds: Annotated[
-        str, typer.Option("--bounds", help="Least and largest gain; inf for no bound.")
-    ] = "0,4",
+        str | None,
+        typer.Option(
+            "--bounds",
+            help="Least and largest gain; inf for no bound. Without it: 0,4; none with --keep.",
+        ),
+    ] = None,
     penalty: Annotated[
         Literal["group", "lasso", "ridge"],
         typer.Option("--penalty", help="What stays at 1: whole units, single gains, nothing."),
@@ -238,7 +246,7 @@ def fit(
         objective=objective,
         path=path,
         axes=axes,
-        bounds=_bounds(bounds),
+        bounds=_bounds(bounds) if bounds else None,
         penalty=penalty,
         agreement=agree,
         unbounded=unbounded,

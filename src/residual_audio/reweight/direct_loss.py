@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -31,6 +32,20 @@ MANY_TEXTS = 32
 DRAWS = 16
 
 
+class HeldPart(Protocol):
+    """Something that is to stay as it is, as a function of the same gains."""
+
+    def __call__(self, x: FloatArray) -> tuple[float, FloatArray]:
+        """How far it went, and the slope [gain] of that."""
+
+    @property
+    def form(self) -> FloatArray:
+        """A model of its curvature, [gain, gain]."""
+
+    def only(self, gains: np.ndarray) -> HeldPart:
+        """The same as a function of these gains, the others at 1."""
+
+
 @dataclass(frozen=True)
 class DirectLoss:
     """An objective over the clips of `terms`, and what is held in place."""
@@ -39,36 +54,39 @@ class DirectLoss:
     from_latent: FromLatent
     objective: Objective
     judge: Judge
-    hold: FloatArray | None = None
-    """[gain, gain]: adds ½ x' hold x."""
+    held: tuple[HeldPart, ...] = ()
+    hold: float = 0.0
+    """How strongly."""
 
     def __call__(self, x: FloatArray) -> tuple[float, FloatArray]:
         latent = self.terms.shifted(x).requires_grad_()
         rows = torch.arange(len(latent))
         with torch.enable_grad():
-            value = self.objective(self.from_latent(latent), rows)
-            value.backward()  # type: ignore[no-untyped-call]
+            loss = self.objective(self.from_latent(latent), rows)
+            loss.backward()  # type: ignore[no-untyped-call]
         assert latent.grad is not None
-        slope = self.terms.pulled(latent.grad)
-        if self.hold is None:
-            return value.item(), slope
-        held = self.hold @ x
-        return value.item() + 0.5 * float(x @ held), slope + held
+        value, slope = loss.item(), self.terms.pulled(latent.grad)
+        for part in self.held:
+            far, away = part(x)
+            value, slope = value + self.hold * far, slope + self.hold * away
+        return value, slope
 
-    def holding(self, form: FloatArray | None) -> DirectLoss:
+    def holding(self, held: tuple[HeldPart, ...], hold: float) -> DirectLoss:
         """The same with something held in place."""
-        return replace(self, hold=form)
+        return replace(self, held=held, hold=hold)
 
     def only(self, gains: np.ndarray) -> DirectLoss:
         """The same as a function of these gains, the others at 1."""
-        hold = None if self.hold is None else self.hold[np.ix_(gains, gains)]
-        return replace(self, terms=self.terms.only(gains), hold=hold)
+        held = tuple(part.only(gains) for part in self.held)
+        return replace(self, terms=self.terms.only(gains), held=held)
 
     def curvature(self, x: FloatArray) -> FloatArray:
         """B"""
         metric = answer_metric(self._some.shifted(x), self.from_latent, self.judge)
         found = self.terms.energy(metric)
-        return found if self.hold is None else found + self.hold
+        for part in self.held:
+            found = found + self.hold * part.form
+        return found
 
     @cached_property
     def _some(self) -> DirectTerms:
@@ -103,13 +121,13 @@ def answer_metric(latent: Tensor, from_latent: FromLatent, judge: Judge) -> Floa
     return (metric / n).numpy().astype(np.float64)
 
 
-def embedding_metric(latent: Tensor, from_latent: FromLatent) -> FloatArray:
-    """Mean of J'J of the unit embedding in the latent, [D, D]: ‖·‖² is a squared distance."""
+def mean_metric(latent: Tensor, seen: FromLatent) -> FloatArray:
+    """Mean of J'J of anything that is seen of the latent, [D, D]: ‖·‖² is its squared change."""
     point = latent.detach().requires_grad_()
     with torch.enable_grad():
-        unit = torch.nn.functional.normalize(from_latent(point), dim=-1)
+        there = seen(point)
     metric = torch.zeros(latent.shape[1], latent.shape[1], dtype=latent.dtype)
-    for axis in range(unit.shape[1]):
-        (slope,) = torch.autograd.grad(unit[:, axis].sum(), point, retain_graph=True)
+    for axis in range(there.shape[1]):
+        (slope,) = torch.autograd.grad(there[:, axis].sum(), point, retain_graph=True)
         metric += slope.T @ slope
     return (metric / len(point)).numpy().astype(np.float64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,9 +19,10 @@ from residual_audio.reweight.keep_in_place import (
     STRENGTHS,
     Cost,
     Held,
+    Hold,
     KeepInPlace,
+    drifts,
     held_in,
-    joined_form,
 )
 from residual_audio.reweight.objectives import objective
 from residual_audio.reweight.path import (
@@ -35,9 +36,11 @@ from residual_audio.reweight.path import (
 )
 from residual_audio.reweight.solver import Solution
 from residual_audio.reweight.terms import DirectTerms
+from residual_audio.types import FloatArray
 
-TermsFor = Callable[[np.ndarray], DirectTerms]
-"""Training clips → terms of all clips, along axes that only those clips have decided."""
+HELD_RIDGE = 1e-3
+"""Strength of the ridge where references hold the gains, as a share of the one that lets nothing
+move: it only decides what neither clips nor references do."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,9 @@ class Settled:
     solution: Solution | None
     """None where nothing was to be solved."""
     judged: tuple[Judged, ...] = ()
-    """The path on the held-out clips, strongest penalty first."""
+    """The path of penalties, or of holds, on the held-out clips, the strongest first."""
+    said: Judged | None = None
+    """What held-out clips said of the one that was taken."""
     hold: float = 0.0
     """Strength of what holds the reference clips; infinite: nothing may move."""
     costs: tuple[Cost, ...] = field(default=())
@@ -106,10 +111,9 @@ class Settled:
                 "evaluations": self.solution.evaluations,
                 "converged": self.solution.converged,
             }
-        if self.judged:
-            # where only the hold let nothing move, the penalty had chosen otherwise
-            same = [one for one in self.judged if one.strength == self.strength]
-            chosen = same[0]
+        if self.said is not None:
+            # where the hold lets nothing move, nothing is changed
+            chosen = self.said if self.solution is not None else self.judged[0]
             out |= {
                 "held_out_before": self.judged[0].loss,
                 "held_out_loss": chosen.loss,
@@ -126,62 +130,93 @@ class Settled:
 
 
 def fit_direct(
-    terms_for: TermsFor,
+    terms: DirectTerms,
     head: JointHead,
     lesson: Lesson,
     how: Regularity,
     keep: KeepInPlace | None = None,
+    start: FloatArray | None = None,
 ) -> Settled:
-    """λ from coordinates alone: strengths chosen on held-out clips, then solved on all clips."""
-    first = terms = terms_for(lesson.train)
-    path = StrengthPath(lesson.loss(terms, head, lesson.train), how)
+    """λ from coordinates alone: strengths chosen on held-out clips, then solved on all clips.
+
+    `start` is λ − 1 where a good place to begin is known.
+    """
+    path = StrengthPath(lesson.loss(terms, head, lesson.train), how, start=start)
     strength, judged = DEFAULT_STRENGTH[how.penalty], list[Judged]()
-    if len(lesson.held_out):
-        strength, judged = choose_strength(path, lesson.chosen_by(terms, head), how)
+    chooser = lesson.chosen_by(terms, head) if len(lesson.held_out) else None
+    if keep is not None and not how.chooses:
+        strength = HELD_RIDGE
+    elif chooser is not None:
+        strength, judged = choose_strength(path, chooser, how)
     agreed = None
     if judged and np.isfinite(strength) and how.chooses and how.agreement:
         part = other_part(lesson.train, lesson.held_out, lesson.named_groups)
         other = StrengthPath(lesson.loss(terms, head, part), how, path, strength)
         agreed = choose_refit(path, other, strength, terms.passing(), how.agreement)
         how = replace(how, refit=agreed.refit)
-    hold, costs = 0.0, list[Cost]()
+    hold, costs = 0.0, tuple[Cost, ...]()
+    said = next((one for one in judged if one.strength == strength), None)
     if keep is not None and np.isfinite(strength):
-        loss = lesson.loss(terms, head, lesson.train)
-        hold, costs = _choose_hold(loss, held_in(keep.references, terms, head), keep, how, strength)
-    if not np.isfinite(strength + hold):
+        held = held_in(keep.references, terms, head)
+        held_path = HoldPath(path, how, strength, held, keep.hold)
+        hold, costs, seen = _choose_hold(held_path, keep.max_loss, chooser)
+        if not judged:
+            judged, said = seen, next((one for one in seen if one.strength == hold), None)
+        strength = strength if np.isfinite(hold) else np.inf
+    if not np.isfinite(strength):
         ones = torch.ones(terms.n_gains)
-        return Settled(ones, terms, np.inf, None, tuple(judged), hold, tuple(costs))
-    terms = terms_for(lesson.everyone)
-    form = None
+        return Settled(ones, terms, np.inf, None, tuple(judged), said, hold, costs)
+    loss = lesson.loss(terms, head, lesson.everyone)
     if keep is not None:
-        here = held_in(keep.references, terms, head)
-        form = hold * joined_form(
-            here, keep.hold, [np.arange(len(h.reference.judge)) for h in here]
-        )
-    loss = lesson.loss(terms, head, lesson.everyone).holding(form)
-    # where the axes are the same, the choice has found a good place to begin
-    whole = StrengthPath(loss, how, path, strength) if judged and terms is first else None
-    found = (whole or StrengthPath(loss, how)).at(strength, AT_END)
+        loss = loss.holding(drifts(held, keep.hold, everyone=True), hold)
+        path = held_path.paths[hold]
+    # the choice has found a good place to begin
+    found = StrengthPath(loss, how, path, strength if judged else None).at(strength, AT_END)
     # 1 + x may leave the bounds by a rounding
     values = torch.from_numpy(1.0 + found.x).float().clamp(how.bounds.low, how.bounds.high)
-    return Settled(values, terms, strength, found, tuple(judged), hold, tuple(costs), agreed)
+    return Settled(values, terms, strength, found, tuple(judged), said, hold, costs, agreed)
+
+
+@dataclass(frozen=True)
+class HoldPath:
+    """Gains under references that are held weaker and weaker."""
+
+    begin: StrengthPath
+    """Of the same loss with nothing held."""
+    how: Regularity
+    strength: float
+    """Of the penalty."""
+    held: Sequence[Held]
+    hold: Hold
+    paths: dict[float, StrengthPath] = field(default_factory=dict)
+    """Those that were followed, by how strongly references are held."""
+
+    def __iter__(self) -> Iterator[tuple[float, FloatArray]]:
+        """How strongly they are held, and λ − 1 under it."""
+        parts, last = drifts(self.held, self.hold, everyone=False), self.begin
+        for weight in STRENGTHS:
+            last = self.paths[weight] = last.holding(parts, weight, self.how)
+            yield weight, last.at(self.strength).x
 
 
 def _choose_hold(
-    loss: DirectLoss, held: Sequence[Held], keep: KeepInPlace, how: Regularity, strength: float
-) -> tuple[float, list[Cost]]:
-    """The weakest hold whose cost on held-out reference clips is surely allowed."""
-    form = joined_form(held, keep.hold, [one.reference.fit for one in held])
-    chosen: tuple[float, list[Cost]] = np.inf, [one.cost(np.zeros(len(form))) for one in held]
-    path: StrengthPath | None = None
-    for weight in STRENGTHS:
-        path = StrengthPath(loss.holding(weight * form), how, path)
-        x = path.at(strength).x
-        costs = [one.cost(x) for one in held]
-        if any(cost.at_most > keep.max_loss for cost in costs):
+    path: HoldPath, max_loss: float, chooser: HeldOut | None
+) -> tuple[float, tuple[Cost, ...], list[Judged]]:
+    """Of the holds whose cost on held-out reference clips is surely allowed, the one that held-out
+    clips here are best with; the weakest, where none can be spared to say."""
+    still = np.zeros(path.held[0].terms.n_gains)
+    chosen = np.inf, tuple(one.cost(still) for one in path.held)
+    judged = [] if chooser is None else [chooser.judge(np.inf, still, 0)]
+    for weight, x in path:
+        costs = tuple(one.cost(x) for one in path.held)
+        if any(cost.at_most > max_loss for cost in costs):
             break
+        if chooser is not None:
+            judged.append(chooser.judge(weight, x, len(path.held[0].terms.units)))
+            if judged[-1].loss >= judged[-2].loss:
+                break  # what is held more loosely only fits the training clips better
         chosen = weight, costs
-    return chosen
+    return *chosen, judged
 
 
 def fit_inside(

@@ -1,13 +1,19 @@
 """Holding in place what a model does elsewhere, while gains are fitted here.
 
-Reference clips of other data are looked at through the same gains. What the gains do to them is
-held by a quadratic form, in the metric of their answers (twice the KL divergence) or of their
-embeddings (squared distance), linearised where they stand:
+Reference clips of other data are looked at through the same gains. How far they go is a part of
+what is made small:
 
-    ½ κ x' H x,   H = (a'a / n) ∘ (Φ G Φ')    with a, G of the reference clips
+    κ · ½ mean ‖seen(λ) − seen(1)‖²
 
-so that any number of reference clips costs one matrix. κ is lowered from infinity (nothing moves)
-for as long as the accuracy that held-out reference clips lose stays below what is allowed.
+`seen` is what of a clip is held: the embedding, or its answers, that is its logits with the texts
+of its own data, less their mean. The latter is the KL divergence of answers that are all equally
+likely: that of the answers as they are vanishes where a model is sure, as it is on clips it was
+trained on, and would let it become unsure. Directions of the embedding that no text of the
+reference tells apart are free.
+
+κ is lowered from infinity (nothing moves) for as long as no more held-out reference clips change
+from right to wrong, or back, than right answers may be lost. What is lost net is less, but hides
+behind answers that become right by chance.
 """
 
 from __future__ import annotations
@@ -18,18 +24,21 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from residual_audio.direct.contributions import Contributions
 from residual_audio.judge.answers import Judge
 from residual_audio.models.joint import JointHead
-from residual_audio.reweight.direct_loss import answer_metric, embedding_metric
+from residual_audio.reweight.direct_loss import FromLatent, mean_metric
 from residual_audio.reweight.terms import DirectTerms, direct_terms
 from residual_audio.types import FloatArray
 
 Hold = Literal["answers", "embeddings"]
-STRENGTHS = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
+STRENGTHS = (300.0, 100.0, 50.0, 30.0, 20.0, 12.0, 8.0, 5.0, 3.0, 2.0, 1.0)
 """In units of the loss: nats for each unit of KL divergence or of half a squared distance."""
-# a loss counts as kept within bounds when its upper 95% limit does
+FORM_CLIPS = 256
+# what changes counts as kept within bounds when its upper 95% limit does
 SURE = 1.645
 
 
@@ -52,7 +61,7 @@ class KeepInPlace:
 
     references: tuple[Reference, ...]
     max_loss: float = 0.03
-    """Share of reference clips whose right answer may be lost, net."""
+    """Share of reference clips whose right answer may be lost; surely no more answers change."""
     hold: Hold = "answers"
 
 
@@ -66,6 +75,9 @@ class Cost:
     error: float
     """Standard error of the difference, over groups."""
     n: int
+    changed: float = 0.0
+    """Share of clips that were right and are wrong now, or the other way about."""
+    changed_error: float = 0.0
 
     @property
     def lost(self) -> float:
@@ -73,8 +85,45 @@ class Cost:
 
     @property
     def at_most(self) -> float:
-        """The upper 95% limit (one-sided) of what is lost."""
-        return self.lost + SURE * self.error
+        """The upper 95% limit (one-sided) of what changes, and so of what is lost."""
+        return self.changed + SURE * self.changed_error
+
+
+class Drift:
+    """How far clips go from where they are, as a function of gains: ½ mean ‖seen − before‖²."""
+
+    def __init__(self, terms: DirectTerms, seen: FromLatent, before: Tensor | None = None) -> None:
+        self.terms, self._seen = terms, seen
+        with torch.no_grad():
+            self._before = seen(terms.here) if before is None else before
+        self._form: FloatArray | None = None
+
+    def of(self, latent: Tensor) -> Tensor:
+        """Of these latents [clip, D]."""
+        return 0.5 * (self._seen(latent) - self._before).square().sum(1).mean()
+
+    def __call__(self, x: FloatArray) -> tuple[float, FloatArray]:
+        """Value and slope [gain] at λ = 1 + x."""
+        latent = self.terms.shifted(x).requires_grad_()
+        with torch.enable_grad():
+            value = self.of(latent)
+            value.backward()  # type: ignore[no-untyped-call]
+        assert latent.grad is not None
+        return value.item(), self.terms.pulled(latent.grad)
+
+    @property
+    def form(self) -> FloatArray:
+        """A model of its curvature, [gain, gain]; the same everywhere."""
+        if self._form is None:
+            some = self.terms.here[:: max(1, len(self.terms.here) // FORM_CLIPS)]
+            self._form = self.terms.energy(mean_metric(some, self._seen))
+        return self._form
+
+    def only(self, gains: np.ndarray) -> Drift:
+        """The same as a function of these gains, the others at 1."""
+        part = Drift(self.terms.only(gains), self._seen, self._before)
+        part._form = self.form[np.ix_(gains, gains)]
+        return part
 
 
 @dataclass(frozen=True)
@@ -85,13 +134,15 @@ class Held:
     terms: DirectTerms
     head: JointHead
 
-    def form(self, rows: np.ndarray, hold: Hold) -> FloatArray:
-        """H over these clips: [gain, gain]."""
-        here = self.terms.at(rows)
-        some = here.base[:: max(1, len(here.base) // 256)]
-        if hold == "answers":
-            return here.energy(answer_metric(some, self.head.from_latent, self.reference.judge))
-        return here.energy(embedding_metric(some, self.head.from_latent))
+    def drift(self, rows: np.ndarray, hold: Hold) -> Drift:
+        """How far these clips go in the sense in which they are held."""
+        root = None if hold == "embeddings" else _answer_root(self.reference.judge)
+
+        def seen(latent: Tensor) -> Tensor:
+            unit = F.normalize(self.head.from_latent(latent), dim=-1)
+            return unit if root is None else unit @ root.to(unit)
+
+        return Drift(self.terms.at(rows), seen)
 
     def cost(self, x: FloatArray) -> Cost:
         """What gains of 1 + x lose on the held-out clips."""
@@ -99,8 +150,21 @@ class Held:
         here, judge = self.terms.at(rows), self.reference.judge.at(rows)
         groups = [self.reference.groups[i] for i in rows]
         return cost_of(
-            self.reference.name, judge, self.head.from_latent, (here.base, here.shifted(x)), groups
+            self.reference.name, judge, self.head.from_latent, (here.here, here.shifted(x)), groups
         )
+
+
+def _answer_root(judge: Judge) -> Tensor:
+    """[d, r]: an embedding times this has the length of its logits, less their mean, over √texts.
+
+    As many columns as the texts differ in directions, however many texts there are.
+    """
+    texts = judge.texts.double()
+    centred = texts - texts.mean(0)
+    _, sizes, axes = torch.linalg.svd(centred, full_matrices=False)
+    there = sizes > 1e-6 * sizes[0].clamp(min=1e-300)
+    scale = judge.scale / len(texts) ** 0.5
+    return (axes[there] * (scale * sizes[there])[:, None]).T.float()
 
 
 def held_in(references: Sequence[Reference], like: DirectTerms, head: JointHead) -> list[Held]:
@@ -120,9 +184,16 @@ def held_in(references: Sequence[Reference], like: DirectTerms, head: JointHead)
     ]
 
 
-def joined_form(held: Sequence[Held], hold: Hold, rows: Sequence[np.ndarray]) -> FloatArray:
-    """H of all references together, over these clips of each."""
-    return np.sum([one.form(r, hold) for one, r in zip(held, rows, strict=True)], axis=0)
+def drifts(held: Sequence[Held], hold: Hold, *, everyone: bool) -> tuple[Drift, ...]:
+    """Of the clips of each reference that hold; those on which a loss is measured are among them
+    only when everything has been chosen (`everyone`)."""
+    return tuple(
+        one.drift(
+            np.arange(len(one.reference.judge)) if everyone else one.reference.fit,
+            hold,
+        )
+        for one in held
+    )
 
 
 @torch.no_grad()
@@ -133,16 +204,29 @@ def cost_of(
     latents: tuple[torch.Tensor, torch.Tensor],
     groups: Sequence[str],
 ) -> Cost:
-    """Accuracy with latents before and after, and the standard error of their difference."""
+    """Accuracy with latents before and after, how many change, and standard errors over groups."""
     right = []
     for latent in latents:
         joint = from_latent(latent)
         measured = judge.measure(joint, torch.arange(len(joint)), joint)
         right.append(measured["correct"].numpy().astype(np.float64))
     before, after = right
+    changed = np.abs(before - after)
     _, number = np.unique(np.asarray(groups), return_inverse=True)
-    n, g = len(before), int(number.max()) + 1
-    by_group = np.bincount(number, (before - after) - (before - after).mean())
+    return Cost(
+        name,
+        float(before.mean()),
+        float(after.mean()),
+        _error(before - after, number),
+        len(before),
+        float(changed.mean()),
+        _error(changed, number),
+    )
+
+
+def _error(values: FloatArray, number: np.ndarray) -> float:
+    """Standard error of a mean over clips that come in groups."""
+    n, g = len(values), int(number.max()) + 1
+    by_group = np.bincount(number, values - values.mean())
     # one flipped answer more is never excluded by the clips that happen to be there
-    error = np.sqrt(max((by_group**2).sum() * g / max(g - 1, 1), 1.0)) / n
-    return Cost(name, float(before.mean()), float(after.mean()), float(error), n)
+    return float(np.sqrt(max((by_group**2).sum() * g / max(g - 1, 1), 1.0)) / n)

@@ -1,38 +1,43 @@
-"""Axes learned together with bounded gains: the bound is kept, the principal axes are given up.
+"""Axes learned together with gains: bounds and what is held are kept, principal axes given up.
 
 A unit's edit is a symmetric matrix in the subspace of its contribution, I + S with eigenvalues
 between the bounds. Its eigenvectors are axes and its eigenvalues gains, so what comes out is an
-ordinary set of gains in other axes of the same subspaces. The loss falls by accelerated projected
-descent (FISTA with restart, Beck & Teboulle 2009; O'Donoghue & Candès 2015): the projection clips
-eigenvalues.
+ordinary set of gains in other axes of the same subspaces. What is made small may count reference
+clips too, so that axes are found which those do not use. Without bounds it falls by L-BFGS; with
+bounds by accelerated projected descent (FISTA with restart, Beck & Teboulle 2009; O'Donoghue &
+Candès 2015): the projection clips eigenvalues. Either stops early, as only the axes are taken from
+it, and a place to begin: gains along them are for the solver.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from scipy.optimize import minimize
 from torch import Tensor
 
 from residual_audio.errors import InputError
-from residual_audio.reweight.direct_loss import FromLatent
-from residual_audio.reweight.objectives import Objective
 from residual_audio.reweight.penalty import Bounds
 from residual_audio.reweight.terms import DirectTerms
-from residual_audio.types import Spectrum
+from residual_audio.types import FloatArray, Spectrum
 
 STEPS = 60
 ENOUGH = 3e-3
 """Stop where ten steps lower the loss by less than this share of it."""
 NOISE = 1e-6
+RIDGE = 1e-4
+Measured = tuple[DirectTerms, Callable[[Tensor], Tensor]]
+"""Clips, and what is made small as a function of their latents [clip, D]."""
 
 
-class _TurnedLoss:
-    """The loss of clips under an edit: S of every unit and the gains of means, in one vector."""
+class _Turned:
+    """Clips under an edit that turns: their latents, and slopes in the edit."""
 
-    def __init__(self, terms: DirectTerms, from_latent: FromLatent, objective: Objective) -> None:
-        self._terms, self._from_latent, self._objective = terms, from_latent, objective
+    def __init__(self, terms: DirectTerms, value: Callable[[Tensor], Tensor]) -> None:
+        self._terms, self._value = terms, value
         self.units, self.width = len(terms.sizes), max(terms.sizes)
         n, d = terms.base.shape
         place = [u * self.width + np.arange(size) for u, size in enumerate(terms.sizes)]
@@ -43,30 +48,20 @@ class _TurnedLoss:
         self._amplitudes = padded.view(n, self.units, self.width).transpose(0, 1).contiguous()
         self._axes = torch.zeros(self.units * self.width, d)
         self._axes[inside] = terms.axes
-        self._rows = torch.arange(n)
 
-    def parts(self, edit: Tensor) -> tuple[Tensor, Tensor]:
-        """S [unit, width, width] and the changes of the gains of means [unit]."""
-        inside = self.units * self.width**2
-        return edit[:inside].view(self.units, self.width, self.width), edit[inside:]
-
-    def start(self) -> Tensor:
-        return torch.zeros(self.units * self.width**2 + len(self._terms.means))
-
-    def bends(self) -> Tensor:
-        """Relative curvature of every number: the root of the energy through its unit."""
+    def bends(self) -> tuple[Tensor, Tensor]:
+        """The root of the energy through every unit, and of its mean."""
         energy = self._amplitudes.square().sum((1, 2)) / self._amplitudes.shape[1]
-        means = self._terms.means.square().sum(1)
-        return torch.cat([_root(energy).repeat_interleave(self.width**2), _root(means)])
+        return _root(energy), _root(self._terms.means.square().sum(1))
 
-    def value(self, edit: Tensor) -> float:
+    def value(self, turns: Tensor, means: Tensor) -> float:
         with torch.no_grad():
-            return float(self._objective(self._from_latent(self._latent(edit)), self._rows))
+            return float(self._value(self._latent(turns, means)))
 
-    def __call__(self, edit: Tensor) -> tuple[float, Tensor]:
-        latent = self._latent(edit).requires_grad_()
+    def __call__(self, turns: Tensor, means: Tensor) -> tuple[float, Tensor]:
+        latent = self._latent(turns, means).requires_grad_()
         with torch.enable_grad():
-            value = self._objective(self._from_latent(latent), self._rows)
+            value = self._value(latent)
             value.backward()  # type: ignore[no-untyped-call]
         assert latent.grad is not None
         along = (latent.grad @ self._axes.T).view(-1, self.units, self.width).transpose(0, 1)
@@ -74,10 +69,32 @@ class _TurnedLoss:
         slope = 0.5 * (slope + slope.transpose(1, 2))
         return value.item(), torch.cat([slope.flatten(), self._terms.means @ latent.grad.sum(0)])
 
-    def _latent(self, edit: Tensor) -> Tensor:
-        turns, means = self.parts(edit)
+    def _latent(self, turns: Tensor, means: Tensor) -> Tensor:
         moved = (self._amplitudes @ turns).transpose(0, 1).flatten(1) @ self._axes
         return self._terms.base + moved + means @ self._terms.means
+
+
+class _TurnedLoss:
+    """What is made small under an edit: S of every unit and the gains of means, in one vector."""
+
+    def __init__(self, parts: Sequence[Measured]) -> None:
+        self._parts = [_Turned(*part) for part in parts]
+        self.units, self.width = self._parts[0].units, self._parts[0].width
+        inside, means = self._parts[0].bends()
+        self.bends = torch.cat([inside.repeat_interleave(self.width**2), means])
+        """Relative curvature of every number."""
+
+    def parts(self, edit: Tensor) -> tuple[Tensor, Tensor]:
+        """S [unit, width, width] and the changes of the gains of means [unit]."""
+        inside = self.units * self.width**2
+        return edit[:inside].view(self.units, self.width, self.width), edit[inside:]
+
+    def value(self, edit: Tensor) -> float:
+        return sum(part.value(*self.parts(edit)) for part in self._parts)
+
+    def __call__(self, edit: Tensor) -> tuple[float, Tensor]:
+        found = [part(*self.parts(edit)) for part in self._parts]
+        return sum(value for value, _ in found), torch.stack([s for _, s in found]).sum(0)
 
     def project(self, edit: Tensor, bounds: Bounds) -> Tensor:
         """The nearest edit whose gains keep the bounds."""
@@ -92,27 +109,58 @@ def _root(energy: Tensor) -> Tensor:
     return energy.clamp(min=1e-3 * float(energy.max()) if len(energy) else 0.0).sqrt()
 
 
-def learned_axes(
-    terms: DirectTerms, from_latent: FromLatent, objective: Objective, bounds: Bounds
-) -> dict[str, Spectrum]:
-    """The spectra of `terms` with axes learned from its clips, gains staying within the bounds."""
+@dataclass(frozen=True)
+class LearnedAxes:
+    """Axes, and the gains that were learned together with them."""
+
+    spectra: dict[str, Spectrum]
+    change: FloatArray
+    """λ − 1 of all gains along them, in the order of direct terms."""
+
+
+def learned_axes(clips: Measured, bounds: Bounds, held: Sequence[Measured] = ()) -> LearnedAxes:
+    """The spectra of the clips' terms with axes learned from them, gains within the bounds.
+
+    `held` are reference clips along the same axes, and what their going elsewhere costs.
+    """
+    terms = clips[0]
     if not terms.keep_mean or terms.whole.shape[2]:
         raise InputError("axes are learned for units with their mean kept and a gain a component")
-    loss = _TurnedLoss(terms, from_latent, objective)
-    turns, _ = loss.parts(_descend(loss, bounds))
-    found = {}
+    loss = _TurnedLoss([clips, *held])
+    turns, means = loss.parts(_descend(loss, bounds) if bounds.finite else _fall(loss))
+    found, changes = {}, []
     for unit, size, turn in zip(terms.units, terms.sizes, turns.double().numpy(), strict=True):
         spectrum = terms.spectra[unit]
+        change, mix = np.linalg.eigh(turn[:size, :size])
         # eigenvectors [old axis, new axis], the largest gain first
-        mix = np.linalg.eigh(turn[:size, :size])[1][:, ::-1].T
+        mix = mix[:, ::-1].T
         values = (mix**2) @ np.asarray(spectrum.eigenvalues)
         found[unit] = replace(spectrum, basis=mix @ spectrum.basis, eigenvalues=values)
-    return found
+        changes.append(change[::-1])
+    return LearnedAxes(found, np.concatenate([*changes, means.double().numpy()]))
+
+
+def _fall(loss: _TurnedLoss) -> Tensor:
+    """Without bounds, under a slight ridge that decides what nothing else does."""
+    root = loss.bends.sqrt()
+    ridge = RIDGE / float(loss.bends.mean())
+
+    def at(scaled: FloatArray) -> tuple[float, FloatArray]:
+        edit = torch.from_numpy(scaled).float() / root
+        value, slope = loss(edit)
+        slope = slope / root + ridge * root * edit
+        value += 0.5 * ridge * float((loss.bends * edit.square()).sum())
+        return value, slope.double().numpy()
+
+    start = np.zeros(len(root))
+    options = {"maxiter": STEPS, "maxcor": 20, "ftol": 1e-6}
+    found = minimize(at, start, jac=True, method="L-BFGS-B", options=options)
+    return torch.from_numpy(found.x).float() / root
 
 
 def _descend(loss: _TurnedLoss, bounds: Bounds) -> Tensor:
-    bends = loss.bends()
-    here = ahead = loss.start()
+    bends = loss.bends
+    here = ahead = torch.zeros(len(bends))
     value, slope = loss(ahead)
     # the first step may move the steepest number by a tenth
     scale = 10.0 * float((slope / bends).abs().max())

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from residual_audio.errors import InputError
-from residual_audio.reweight.direct_loss import DirectLoss
+from residual_audio.reweight.direct_loss import DirectLoss, HeldPart
 from residual_audio.reweight.penalty import UNBOUNDED, Bounds, Penalty
 from residual_audio.reweight.solver import Solution, Stopping, solve
 from residual_audio.types import FloatArray
@@ -147,8 +147,10 @@ class StrengthPath:
         how: Regularity,
         begun: StrengthPath | None = None,
         strength: float | None = None,
+        start: FloatArray | None = None,
     ) -> None:
-        """`begun`: a path of the same gains, from whose end (or a strength) this one goes on."""
+        """`begun`: a path of the same gains, from whose end (or a strength) this one goes on;
+        `start`: λ − 1 to begin with, where nothing is to be chosen."""
         self._loss, self._how = loss, how
         n = loss.terms.n_gains
         self._bare = Penalty(loss.terms.weights(), loss.terms.owner(), how.bounds)
@@ -161,9 +163,15 @@ class StrengthPath:
         else:
             self._top = float(np.linalg.norm(self._slope)) / n**0.5
         self._seen: dict[float | None, _Place] = {None: _Place(np.zeros(n), np.zeros(n))}
+        if start is not None and not how.chooses:
+            self._seen[None] = _Place(start, start)
         if begun is not None:
             last = next(reversed(begun._seen))
             self._seen[None] = begun._seen[last if strength is None else strength]
+
+    def holding(self, held: tuple[HeldPart, ...], hold: float, how: Regularity) -> StrengthPath:
+        """The same with something held in place, begun where this one ended."""
+        return StrengthPath(self._loss.holding(held, hold), how, self)
 
     def at(self, strength: float, stop: Stopping = ON_PATH) -> Solution:
         """The gains at a strength, as a share of the one that lets nothing move."""

@@ -21,11 +21,16 @@ from residual_audio.reweight.direct_loss import DirectLoss
 from residual_audio.reweight.edit_size import edit_size, likeness, stability
 from residual_audio.reweight.fitting import Lesson, fit_direct
 from residual_audio.reweight.gains import blend
-from residual_audio.reweight.keep_in_place import KeepInPlace, Reference, held_in
+from residual_audio.reweight.keep_in_place import (
+    KeepInPlace,
+    Reference,
+    _answer_root,
+    held_in,
+)
 from residual_audio.reweight.learned_axes import learned_axes
 from residual_audio.reweight.objectives import objective
 from residual_audio.reweight.path import FREE, Regularity, StrengthPath
-from residual_audio.reweight.penalty import Bounds, Penalty
+from residual_audio.reweight.penalty import UNBOUNDED, Bounds, Penalty
 from residual_audio.reweight.solver import Stopping, solve
 from residual_audio.reweight.terms import DirectTerms, apply_direct, direct_terms
 from residual_audio.types import parse_units
@@ -179,14 +184,14 @@ def test_nothing_moves_where_the_penalty_is_large_and_some_units_where_it_is_les
 
 
 def test_two_fits_give_the_same_bits(terms, head, lesson):
-    one, two = (fit_direct(lambda rows: terms, head, lesson, Regularity()) for _ in range(2))
+    one, two = (fit_direct(terms, head, lesson, Regularity()) for _ in range(2))
     assert torch.equal(one.values, two.values)
     assert one.notes == two.notes
 
 
 @pytest.mark.parametrize("how", [Regularity(), Regularity("ridge"), FREE], ids=str)
 def test_fitting_helps_keeps_the_bounds_and_converges(terms, head, lesson, judge, how):
-    found = fit_direct(lambda rows: terms, head, lesson, how)
+    found = fit_direct(terms, head, lesson, how)
     assert found.solution is not None
     assert found.solution.converged
     values = found.values.numpy()
@@ -202,9 +207,7 @@ def test_fitting_helps_keeps_the_bounds_and_converges(terms, head, lesson, judge
 
 def test_chosen_gains_are_held_until_two_parts_of_the_clips_agree(terms, head, lesson):
     found = {
-        demanded: fit_direct(
-            lambda rows: terms, head, lesson, Regularity("group", agreement=demanded)
-        )
+        demanded: fit_direct(terms, head, lesson, Regularity("group", agreement=demanded))
         for demanded in (0.0, 0.5, 0.999999)
     }
     assert found[0.0].agreed is None
@@ -239,7 +242,7 @@ def test_labels_without_meaning_teach_nothing(terms, head, judge):
     flat = terms.double()
     # contributions of another draw say nothing about these labels
     other = replace(flat, amplitudes=flat.amplitudes[rng.permutation(N)]).at(np.arange(N))
-    found = fit_direct(lambda rows: replace(terms, amplitudes=other.amplitudes.float()), head,
+    found = fit_direct(replace(terms, amplitudes=other.amplitudes.float()), head,
                        lesson, Regularity(strengths=(0.9, 0.3)))  # fmt: skip
     chosen = [one for one in found.judged if one.strength == found.strength]
     assert chosen[0].moved <= 2
@@ -282,9 +285,9 @@ def reference(head) -> Reference:
 
 
 def test_what_is_kept_costs_no_more_than_allowed(terms, head, lesson, reference):
-    free = fit_direct(lambda rows: terms, head, lesson, FREE)
+    free = fit_direct(terms, head, lesson, FREE)
     keep = KeepInPlace((reference,), max_loss=0.15)
-    kept = fit_direct(lambda rows: terms, head, lesson, FREE, keep)
+    kept = fit_direct(terms, head, lesson, FREE, keep)
     assert kept.hold > 0
     assert all(cost.at_most <= 0.15 for cost in kept.costs)
     with torch.no_grad():
@@ -294,19 +297,17 @@ def test_what_is_kept_costs_no_more_than_allowed(terms, head, lesson, reference)
 
 
 def test_held_infinitely_strongly_nothing_changes(terms, head, lesson, reference):
-    found = fit_direct(
-        lambda rows: terms, head, lesson, FREE, KeepInPlace((reference,), max_loss=0.0)
-    )
+    found = fit_direct(terms, head, lesson, FREE, KeepInPlace((reference,), max_loss=0.0))
     assert found.hold == np.inf
     assert torch.equal(found.values, torch.ones(terms.n_gains))
 
 
 def test_a_strong_hold_keeps_reference_embeddings_in_place(kinked, terms, head, reference):
     (held,) = held_in([reference], terms, head)
-    form = held.form(np.arange(N), "embeddings")
+    parts = (held.drift(np.arange(N), "embeddings"),)
     shifts = []
     for strength in (0.0, 1.0, 1e4):
-        x = StrengthPath(kinked.holding(strength * form), FREE).at(1e-3).x
+        x = StrengthPath(kinked.holding(parts, strength), FREE).at(1e-3).x
         with torch.no_grad():
             pair = [torch.nn.functional.normalize(head.from_latent(z), dim=-1)
                     for z in (held.terms.base, held.terms.shifted(x))]  # fmt: skip
@@ -315,11 +316,68 @@ def test_a_strong_hold_keeps_reference_embeddings_in_place(kinked, terms, head, 
     assert shifts[2] < 1e-2 * shifts[0]
 
 
+def test_the_slope_of_what_is_held_is_that_of_its_value(terms, head, reference):
+    held = held_in([reference], terms, head)[0]
+    drift = replace(held, terms=held.terms.double(), head=deepcopy(head).double()).drift(
+        np.arange(N), "answers"
+    )
+    still, at_rest = drift(np.zeros(terms.n_gains))
+    assert still == 0
+    assert not at_rest.any()
+    rng = np.random.default_rng(0)
+    x, step = rng.normal(size=terms.n_gains), 1e-6 * rng.normal(size=terms.n_gains)
+    expected = (drift(x + step)[0] - drift(x - step)[0]) / 2
+    assert float(drift(x)[1] @ step) == pytest.approx(expected, rel=1e-4)
+    some = np.arange(terms.n_gains)[::2]
+    few = np.where(np.isin(np.arange(terms.n_gains), some), x, 0.0)
+    assert drift.only(some)(x[some])[0] == pytest.approx(drift(few)[0])
+
+
+def test_answers_are_held_where_the_model_is_sure_and_free_where_no_text_looks(head, reference):
+    sure = replace(reference, judge=replace(reference.judge, scale=1e3))
+    drifted = []
+    for one in (reference, sure):
+        root = _answer_root(one.judge)
+        assert root.shape[1] == len(one.judge.texts) - 1
+        moved = torch.randn(8, generator=torch.Generator().manual_seed(0))
+        logits = one.judge.scale * (one.judge.texts @ moved)
+        assert float((moved @ root).square().sum()) == pytest.approx(
+            float(logits.var(correction=0)), rel=1e-4
+        )
+        drifted.append(float((moved @ root).norm()))
+        # what all texts of the reference see alike is seen by none
+        unseen = torch.linalg.svd(root.T)[2][root.shape[1] :]
+        assert float((unseen @ root).abs().max()) < 1e-4 * one.judge.scale
+    assert drifted[1] == pytest.approx(100 * drifted[0], rel=1e-4)
+
+
+def _measured(terms, head, judge):
+    loss, rows = objective("cross-entropy", judge), torch.arange(N)
+    return terms, lambda latent: loss(head.from_latent(latent), rows)
+
+
+def test_axes_learned_with_references_in_view_move_them_less(terms, parts, head, judge, reference):
+    mine = _measured(terms, head, judge)
+    drift = held_in([reference], terms, head)[0].drift(np.arange(N), "answers")
+    away, gone = [], []
+    for held in ([], [(drift.terms, lambda latent: 20 * drift.of(latent))]):
+        found = learned_axes(mine, UNBOUNDED, held)
+        again = learned_axes(mine, UNBOUNDED, held)
+        np.testing.assert_array_equal(found.change, again.change)
+        turned = direct_terms(parts, found.spectra, mean_gains=True)
+        gone.append(float(mine[1](turned.shifted(found.change))))
+        there = held_in([reference], turned, head)[0].drift(np.arange(N), "answers")
+        away.append(there(found.change)[0])
+    before = float(mine[1](terms.base))
+    assert gone[0] < gone[1] < before
+    assert away[1] < 0.2 * away[0]
+
+
 def test_learned_axes_stay_in_the_subspaces_and_beat_principal_ones_under_a_bound(
     terms, parts, head, judge, kinked
 ):
     bounds = Bounds(0, 2)
-    spectra = learned_axes(terms, head.from_latent, objective("cross-entropy", judge), bounds)
+    spectra = learned_axes(_measured(terms, head, judge), bounds).spectra
     for unit, spectrum in spectra.items():
         basis, was = spectrum.basis, terms.spectra[unit].basis
         np.testing.assert_allclose(basis @ basis.T, np.eye(len(basis)), atol=1e-6)

@@ -31,6 +31,6 @@ class OutputGains(FromStore):
         spectrum = ALL.of(fit_spectrum(problem.joint[split.train].astype(np.float64)))
         terms = terms_of_vectors("output", problem.joint, spectrum)
         head = Identity(problem.joint.shape[1])
-        found = fit_direct(lambda rows: terms, head, lesson_of(problem, split), self.regularity)
+        found = fit_direct(terms, head, lesson_of(problem, split), self.regularity)
         joint = terms.latent(found.values, torch.as_tensor(split.test))
         return Fitted(problem.scores(joint), terms.n_gains, notes=found.notes)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
-import numpy as np
 import torch
 
 from residual_audio.adaptation.divisions import Split
@@ -30,20 +30,22 @@ from residual_audio.reweight.axes import (
 )
 from residual_audio.reweight.descent import FitSettings
 from residual_audio.reweight.descent_search import Search
-from residual_audio.reweight.fitting import TermsFor, fit_direct, fit_inside
+from residual_audio.reweight.fitting import fit_direct, fit_inside
 from residual_audio.reweight.gains import identity_gains, n_gains
-from residual_audio.reweight.keep_in_place import Hold, KeepInPlace
+from residual_audio.reweight.keep_in_place import Drift, Hold, KeepInPlace, drifts, held_in
 from residual_audio.reweight.learned_axes import learned_axes
 from residual_audio.reweight.network import NetworkGains
 from residual_audio.reweight.objectives import objective, parse_objective
-from residual_audio.reweight.path import FREE, Kind, Regularity
+from residual_audio.reweight.path import FREE, READABLE, Kind, Regularity
 from residual_audio.reweight.penalty import UNBOUNDED, Bounds
 from residual_audio.reweight.terms import DirectTerms, direct_terms
-from residual_audio.types import Spectrum
+from residual_audio.types import FloatArray, Spectrum
 
 # `patience` stops it; what reaches the cap says so
 NETWORK = FitSettings(epochs=60, learning_rate=0.03, batch_size=32, patience=4, bounds=Bounds(0, 4))
 
+AXES_HOLD = 20.0
+"""How strongly references are held while axes are learned; gains along them choose their own."""
 OF_CAPTIONS = (10.0, 3.0, 1.0, 0.3, 0.1)
 """Strengths of the ridge of free gains where each text has few clips: weaker ones only fit."""
 
@@ -65,7 +67,8 @@ class ResiDual:
     stages: tuple[int, ...] | None = None
     """None: all of them."""
     components: Components = ALL
-    axes: Axes = "pca"
+    axes: Axes | None = None
+    """None: principal ones, and learned ones where references are kept."""
     keep_mean: bool = True
     mean_gains: bool = True
     """Also a gain of every unit's mean."""
@@ -73,8 +76,8 @@ class ResiDual:
     """A name, or a weighted mixture like `entropy:1,gap:0.5`; None: cross-entropy of labels, the
     contrastive loss of captions."""
     path: Literal["direct", "network"] = "direct"
-    bounds: tuple[float, float] = (0.0, 4.0)
-    """The least and the largest gain."""
+    bounds: tuple[float, float] | None = None
+    """The least and the largest gain; None: 0 and 4, and none where references are kept."""
     penalty: Kind = "group"
     """group: units stay at 1; lasso: single gains do; ridge: all move. Direct path only."""
     agreement: float = 0.9
@@ -97,7 +100,7 @@ class ResiDual:
     def __post_init__(self) -> None:
         if self.objective is not None:  # an unknown word is refused before anything is run
             parse_objective(self.objective)
-        Regularity(self.penalty, Bounds(*self.bounds), agreement=self.agreement)
+        Regularity(self.penalty, self.limits, agreement=self.agreement)
         if self.keep and self.path == "network":
             raise InputError("reference runs can be kept on the direct path only")
 
@@ -109,9 +112,27 @@ class ResiDual:
     @property
     def regularity(self) -> Regularity:
         """How the gains are held near 1."""
-        if self.unbounded:
+        if self.free:
             return FREE
-        return Regularity(self.penalty, Bounds(*self.bounds), agreement=self.agreement)
+        return Regularity(self.penalty, self.limits, agreement=self.agreement)
+
+    @property
+    def free(self) -> bool:
+        """Nothing but a ridge, and the references where there are some, holds the gains."""
+        return self.unbounded or bool(self.keep and self.bounds is None)
+
+    @property
+    def limits(self) -> Bounds:
+        """The bounds, where there are some."""
+        return READABLE if self.bounds is None else Bounds(*self.bounds)
+
+    @property
+    def turning(self) -> Axes:
+        """The axes that gains act along."""
+        if self.axes is not None:
+            return self.axes
+        can = self.keep_mean and not self.components.coarse and self.level == "head"
+        return "learned" if self.keep and can else "pca"
 
     @property
     def runs_encoder(self) -> bool:
@@ -128,7 +149,7 @@ class ResiDual:
         """Coordinates of all clips along the axes of the training clips, not learned ones."""
         units = chosen_units(problem.sites, self.level, self.stages)
         spectra = problem.spectra(units, split.train, self.components)
-        return self._along(problem, turn(spectra, self.axes, split.seed))
+        return self._along(problem, turn(spectra, self.turning, split.seed))
 
     def _along(self, problem: Problem, spectra: Mapping[str, Spectrum]) -> DirectTerms:
         return direct_terms(
@@ -138,27 +159,29 @@ class ResiDual:
             mean_gains=self.mean_gains and self.keep_mean,
         )
 
-    def terms_for(self, problem: Problem, split: Split) -> TermsFor:
-        """Training clips → terms; only learned axes depend on which of them may be looked at."""
+    def learned(self, problem: Problem, split: Split) -> tuple[DirectTerms, FloatArray | None]:
+        """The same along learned axes, with λ − 1 to begin with, where axes are to be learned: by
+        the clips that fit, so that held-out ones choose for axes they did not make."""
         fixed = self.terms(problem, split)
-        if self.axes != "learned":
-            return lambda rows: fixed
-
-        def learned(rows: np.ndarray) -> DirectTerms:
-            loss = objective(self.objective or problem.objective, problem.judge.at(rows))
-            bounds = self.regularity.bounds
-            return self._along(
-                problem, learned_axes(fixed.at(rows), problem.from_latent, loss, bounds)
-            )
-
-        return learned
+        if self.turning != "learned":
+            return fixed, None
+        kept = held_in(references_of(self.references, problem), fixed, problem.head)
+        loss = objective(self.objective or problem.objective, problem.judge.at(split.fit))
+        every = torch.arange(len(split.fit))
+        clips = fixed.at(split.fit), lambda latent: loss(problem.from_latent(latent), every)
+        held = [
+            (part.terms, partial(_held_by, part))
+            for part in drifts(kept, self.hold, everyone=False)
+        ]
+        found = learned_axes(clips, self.regularity.bounds, held)
+        return self._along(problem, found.spectra), found.change
 
     def start(self, problem: Problem, split: Split) -> NetworkGains:
         """Gains of 1 inside the network, in the spectra of pooled vectors of the training clips."""
         units = chosen_units(problem.sites, self.level, self.stages)
         spectra = network_spectra(problem.vectors, units, split.train)
         given = identity_gains(
-            turn(kept_parts(spectra, self.components), self.axes, split.seed),
+            turn(kept_parts(spectra, self.components), self.turning, split.seed),
             mean_gains=self.mean_gains and self.keep_mean,
             keep_mean=self.keep_mean,
             fitted_on={**problem.about, "fold": split.name},
@@ -171,15 +194,15 @@ class ResiDual:
         if self.keep:
             keep = KeepInPlace(references_of(self.references, problem), self.max_loss, self.hold)
         how = self.regularity
-        if problem.judge.own and self.unbounded:
+        if problem.judge.own and self.free:
             how = replace(how, strengths=OF_CAPTIONS)
-        found = fit_direct(self.terms_for(problem, split), problem.head, lesson, how, keep)
-        terms = found.terms
+        terms, start = self.learned(problem, split)
+        found = fit_direct(terms, problem.head, lesson, how, keep, start)
         with torch.no_grad():
             joint = problem.from_latent(terms.latent(found.values, torch.as_tensor(split.test)))
         gains = terms.gains(found.values, {**problem.about, "fold": split.name, **found.notes})
         fitted = n_gains(gains)
-        if self.axes == "learned":  # a rotation of k axes is k (k − 1) / 2 numbers more
+        if self.turning == "learned":  # a rotation of k axes is k (k − 1) / 2 numbers more
             fitted += sum(k * (k - 1) // 2 for k in terms.sizes)
         return Fitted(problem.scores(joint), fitted, gains, found.notes)
 
@@ -196,8 +219,13 @@ class ResiDual:
     def search(self, seed: int) -> Search:
         """The settings to choose among inside the network."""
         settings = self.settings or NETWORK
-        bounds = UNBOUNDED if self.unbounded else Bounds(*self.bounds)
+        bounds = UNBOUNDED if self.free else self.limits
         settings = replace(settings, seed=seed, bounds=bounds)
         rates = self.rates or (settings.learning_rate,)
         options = tuple(replace(settings, learning_rate=rate) for rate in rates)
         return Search(options, FEW_SHOT_NETWORK_EPOCHS)
+
+
+def _held_by(part: Drift, latent: torch.Tensor) -> torch.Tensor:
+    """What it costs that reference clips go elsewhere while axes are learned."""
+    return AXES_HOLD * part.of(latent)
