@@ -58,7 +58,7 @@ class Variant(FromStore):
         plain = ResiDual(unbounded=True)
         terms = self.change(plain.terms(problem, split), problem, split, split.seed)
         lesson = lesson_of(problem, split)
-        found = fit_direct(lambda rows: terms, problem.head, lesson, plain.regularity)
+        found = fit_direct(terms, problem.head, lesson, plain.regularity)
         with torch.no_grad():
             joint = problem.from_latent(terms.latent(found.values, torch.as_tensor(split.test)))
         return Fitted(problem.scores(joint), terms.n_gains, notes=found.notes)

@@ -1,12 +1,10 @@
-"""Axes learned together with gains: bounds and what is held are kept, principal axes given up.
+"""Axes learned together with gains, in the place of principal ones.
 
-A unit's edit is a symmetric matrix in the subspace of its contribution, I + S with eigenvalues
-between the bounds. Its eigenvectors are axes and its eigenvalues gains, so what comes out is an
-ordinary set of gains in other axes of the same subspaces. What is made small may count reference
-clips too, so that axes are found which those do not use. Without bounds it falls by L-BFGS; with
-bounds by accelerated projected descent (FISTA with restart, Beck & Teboulle 2009; O'Donoghue &
-Candès 2015): the projection clips eigenvalues. Either stops early, as only the axes are taken from
-it, and a place to begin: gains along them are for the solver.
+A unit's edit is a symmetric matrix in the subspace of its contribution, I + S. Its eigenvectors are
+axes and its eigenvalues gains, so what comes out is an ordinary set of gains in other axes of the
+same subspaces. What is made small may count reference clips too, so that axes are found which those
+do not use. It falls by L-BFGS under a ridge, for some steps only: axes are taken from it, and a
+place to begin. Gains along them, and their bounds, are for the solver.
 """
 
 from __future__ import annotations
@@ -25,10 +23,10 @@ from residual_audio.reweight.terms import DirectTerms
 from residual_audio.types import FloatArray, Spectrum
 
 STEPS = 60
-ENOUGH = 3e-3
-"""Stop where ten steps lower the loss by less than this share of it."""
-NOISE = 1e-6
 RIDGE = 1e-4
+BOUNDED_RIDGE = 3.0
+"""As a share of the root mean square slope at 1: strong enough that few eigenvalues leave the
+bounds, and that other clips of the kind make much the same axes."""
 Measured = tuple[DirectTerms, Callable[[Tensor], Tensor]]
 """Clips, and what is made small as a function of their latents [clip, D]."""
 
@@ -96,14 +94,6 @@ class _TurnedLoss:
         found = [part(*self.parts(edit)) for part in self._parts]
         return sum(value for value, _ in found), torch.stack([s for _, s in found]).sum(0)
 
-    def project(self, edit: Tensor, bounds: Bounds) -> Tensor:
-        """The nearest edit whose gains keep the bounds."""
-        turns, means = self.parts(edit)
-        low, high = bounds.low - 1.0, bounds.high - 1.0
-        values, vectors = torch.linalg.eigh(turns)
-        turns = (vectors * values.clamp(low, high)[:, None]) @ vectors.transpose(1, 2)
-        return torch.cat([turns.flatten(), means.clamp(low, high)])
-
 
 def _root(energy: Tensor) -> Tensor:
     return energy.clamp(min=1e-3 * float(energy.max()) if len(energy) else 0.0).sqrt()
@@ -119,7 +109,7 @@ class LearnedAxes:
 
 
 def learned_axes(clips: Measured, bounds: Bounds, held: Sequence[Measured] = ()) -> LearnedAxes:
-    """The spectra of the clips' terms with axes learned from them, gains within the bounds.
+    """The spectra of the clips' terms with axes learned from them, for gains within these bounds.
 
     `held` are reference clips along the same axes, and what their going elsewhere costs.
     """
@@ -127,7 +117,7 @@ def learned_axes(clips: Measured, bounds: Bounds, held: Sequence[Measured] = ())
     if not terms.keep_mean or terms.whole.shape[2]:
         raise InputError("axes are learned for units with their mean kept and a gain a component")
     loss = _TurnedLoss([clips, *held])
-    turns, means = loss.parts(_descend(loss, bounds) if bounds.finite else _fall(loss))
+    turns, means = loss.parts(_fall(loss, bounds.finite))
     found, changes = {}, []
     for unit, size, turn in zip(terms.units, terms.sizes, turns.double().numpy(), strict=True):
         spectrum = terms.spectra[unit]
@@ -140,10 +130,12 @@ def learned_axes(clips: Measured, bounds: Bounds, held: Sequence[Measured] = ())
     return LearnedAxes(found, np.concatenate([*changes, means.double().numpy()]))
 
 
-def _fall(loss: _TurnedLoss) -> Tensor:
-    """Without bounds, under a slight ridge that decides what nothing else does."""
+def _fall(loss: _TurnedLoss, bounded: bool) -> Tensor:
+    """L-BFGS under a ridge: a slight one without bounds, which decides what nothing else does."""
     root = loss.bends.sqrt()
-    ridge = RIDGE / float(loss.bends.mean())
+    n = len(root)
+    steep = float((loss(torch.zeros(n))[1] / root).norm()) / n**0.5
+    ridge = BOUNDED_RIDGE * steep if bounded else RIDGE / float(loss.bends.mean())
 
     def at(scaled: FloatArray) -> tuple[float, FloatArray]:
         edit = torch.from_numpy(scaled).float() / root
@@ -152,35 +144,6 @@ def _fall(loss: _TurnedLoss) -> Tensor:
         value += 0.5 * ridge * float((loss.bends * edit.square()).sum())
         return value, slope.double().numpy()
 
-    start = np.zeros(len(root))
     options = {"maxiter": STEPS, "maxcor": 20, "ftol": 1e-6}
-    found = minimize(at, start, jac=True, method="L-BFGS-B", options=options)
+    found = minimize(at, np.zeros(n), jac=True, method="L-BFGS-B", options=options)
     return torch.from_numpy(found.x).float() / root
-
-
-def _descend(loss: _TurnedLoss, bounds: Bounds) -> Tensor:
-    bends = loss.bends
-    here = ahead = torch.zeros(len(bends))
-    value, slope = loss(ahead)
-    # the first step may move the steepest number by a tenth
-    scale = 10.0 * float((slope / bends).abs().max())
-    momentum, history = 1.0, [value]
-    for _ in range(STEPS):
-        while True:
-            new = loss.project(ahead - slope / (scale * bends), bounds)
-            change = new - ahead
-            model = float(slope @ change) + 0.5 * scale * float(bends @ change.square())
-            if loss.value(new) <= value + model + NOISE:
-                break
-            scale *= 2.0
-        following = 0.5 * (1.0 + (1.0 + 4.0 * momentum**2) ** 0.5)
-        carry = (momentum - 1.0) / following
-        if float((ahead - new) @ (new - here)) > 0:
-            carry, following = 0.0, 1.0  # it overshoots: begin again from here
-        ahead, here, momentum = new + carry * (new - here), new, following
-        value, slope = loss(ahead)
-        scale *= 0.9
-        history.append(value)
-        if len(history) > 10 and history[-11] - value < ENOUGH * abs(history[0]):
-            break
-    return here
