@@ -41,5 +41,5 @@ def test_a_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for cell in code:
         cell.outputs = []
-    nbclient.NotebookClient(notebook, timeout=240, kernel_name="python3").execute()
+    nbclient.NotebookClient(notebook, timeout=900, kernel_name="python3").execute()
     assert sum(bool(cell.outputs) for cell in code) >= len(code) - 1
