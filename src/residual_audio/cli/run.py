@@ -97,7 +97,7 @@ def show(finished: Finished, quiet: bool = False) -> None:
             "kind",
             "trained numbers",
             "top-1",
-            "gain over zero-shot, 95% interval",
+            f"gain over {_reference(finished.adapted)}, 95% interval",
         ]
         print_table(
             columns, rows, "Strongest of each kind, on grouped folds (all: tables/adapted.csv)"
@@ -146,6 +146,11 @@ def summary(finished: Finished) -> dict[str, object]:
 
 def _percent(value: str | None) -> str:
     return f"{float(value):.1%}" if value else "–"
+
+
+def _reference(rows: list[dict[str, str]]) -> str:
+    """What gains are over: zero-shot, or the nearest class centroid where there are no texts."""
+    return next((row["method"] for row in rows if row["kind"] == "reference"), "zero-shot")
 
 
 def _gain(row: dict[str, str]) -> str:

@@ -84,8 +84,8 @@ def progression(tables: Tables) -> Figure:
         axes.set_title(f"{title} dimension", loc="left", pad=12)
         axes.set_xlabel("block")
         axes.set_xticks(blocks["block_index"])
-        axes.set_ylim(bottom=0)
-        axes.legend(loc="best")
+        axes.set_ylim(0, 1.25 * axes.get_ylim()[1])  # room for names above the lines
+        axes.legend(loc="upper left", ncols=2)
     grid[0].set_ylabel("mean ± std over heads")
     return figure
 

@@ -20,7 +20,8 @@ SECTIONS: tuple[Section, ...] = (
         "residual",
         "ResiDual: did reweighting help?",
         "Every method on the same grouped folds; what is trained never sees the tested fold. The "
-        "gain over zero-shot is paired, with a 95% interval that draws whole groups of recordings. "
+        "gain over the first row (zero-shot; without a text side the nearest class centroid) is "
+        "paired, with a 95% interval that draws whole groups of recordings. "
         "Adapted methods have seen labelled clips: they are not zero-shot.",
         ("adapted", "adapted_against", "gains_components"),
     ),
