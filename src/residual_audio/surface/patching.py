@@ -158,6 +158,8 @@ def time_map(
     """
     if not isinstance(text, str):
         raise InputError("time_map takes one text: call it once for each")
+    if not text.strip():
+        raise InputError("the text is empty: say what to look for in the clip")
     windows = np.stack(list(islice(cut_inputs(model, long, sample_rate)(clip), 2)))
     if len(windows) != 1:
         raise InputError("a map is of one window of a clip: use long first or center")

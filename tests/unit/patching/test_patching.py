@@ -229,3 +229,6 @@ def test_timemap_prints_and_draws_what_sums_to_the_score(tmp_path):
         assert sum(one["contribution"]) + one["rest"] == pytest.approx(one["score"], abs=1e-5)
     assert (out / "time_map_a-dog.png").is_file()
     assert (out / "time_map_rain.csv").is_file()
+    nothing = CliRunner().invoke(build(), [*call[:2], " ", *call[4:]])
+    assert nothing.exit_code == 1
+    assert "the text is empty" in nothing.output
