@@ -231,4 +231,4 @@ def test_timemap_prints_and_draws_what_sums_to_the_score(tmp_path):
     assert (out / "time_map_rain.csv").is_file()
     nothing = CliRunner().invoke(build(), [*call[:2], " ", *call[4:]])
     assert nothing.exit_code == 1
-    assert "the text is empty" in nothing.output
+    assert "the text is empty" in f"{nothing.output}{nothing.exception}"
