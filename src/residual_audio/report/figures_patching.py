@@ -67,13 +67,14 @@ def _line(ax: Axes, x: Column, table: Table, number: int, name: str) -> None:
 def patching_sets(tables: Tables) -> Figure:
     """How much the first k units of an order carry together; bands are 95% intervals."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator
 
     table = tables.need("patching_sets", "order", "units", "effect_by_gap")
     figure, ax = plt.subplots(figsize=(COLUMN, 2.4))
     for i, name in enumerate(dict.fromkeys(table["order"].tolist())):
         mine = table.where(table["order"] == name)
         _line(ax, mine["units"].astype(int), mine, i, name)
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.axhline(0, color="black", linewidth=0.4)
     ax.axhline(1, color="black", linewidth=0.4, linestyle=":")
     ax.set_xlabel("units exchanged")
