@@ -38,7 +38,9 @@ def with_what_was_there(analysis: Analysis, run: Path) -> Analysis:
     statistics = {**known, **analysis.statistics, **head_statistics(heads)}
     skipped = {part: why for part, why in statistics.pop("skipped").items() if part not in tables}
     return Analysis(
-        {**tables, "stages": stages, "spectra": spectra}, statistics, skipped | analysis.skipped
+        {**tables, "stages": stages, "spectra": spectra},
+        statistics,
+        {**skipped, **analysis.skipped},
     )
 
 
