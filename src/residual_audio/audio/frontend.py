@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from residual_audio.audio.codec_spec import CodecSpec
 from residual_audio.audio.filters import MelScale, mel_filters
+from residual_audio.audio.front_end_bounds import check_front_end
 from residual_audio.audio.windows import ShortRule
 from residual_audio.engine.cores import on_single_cores
 from residual_audio.errors import InputError
@@ -29,16 +30,6 @@ _CLIPS_AT_ONCE_DEVICE = 16
 # moves a mel of power P by a relative 2 sqrt(1.6e-14 S E / P), S = ΣF²/ΣF of its filter. Below
 # P = 1e-6 S E that is more than 2.5e-4 (0.001 dB), and the frame is done again in float64.
 _QUIET = 1e-6
-
-_MOST = {
-    "sample_rate_hz": 1_000_000,
-    "n_samples": 2**26,
-    "n_fft": 2**17,
-    "hop_length": 2**26,
-    "n_mels": 4096,
-}
-"""Sizes that no front-end has: a config of a stranger must not ask for all memory."""
-
 
 MelBank = npt.NDArray[np.floating] | Tensor
 """Filters [bin, mel]."""
@@ -90,11 +81,8 @@ class FrontEndSpec:
     settings of the spectrum then say nothing."""
 
     def __post_init__(self) -> None:
-        for name, most in _MOST.items():
-            if not 1 <= getattr(self, name) <= most:
-                raise InputError(
-                    f"front-end: {name} must be between 1 and {most:,}, got {getattr(self, name)}"
-                )
+        kinds = {"log": get_args(LogKind), "window": get_args(WindowKind)}
+        check_front_end(vars(self), kinds)
         if self.frame_length > self.n_fft:
             raise InputError(
                 f"front-end: win_length {self.win_length} is longer than n_fft {self.n_fft}"
