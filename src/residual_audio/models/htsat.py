@@ -77,6 +77,10 @@ class HTSATConfig:
             )
         if self.widths:
             self._check_widths()
+        if self.pool not in ("mean", "max") or not 0 <= self.norm_eps < 1:
+            raise InputError(
+                f"HTS-AT with pool {self.pool!r} and norm_eps {self.norm_eps!r}: not built"
+            )
         if self.spec_size % self.n_mels:
             raise InputError(
                 f"spec_size {self.spec_size} is not a multiple of n_mels {self.n_mels}"

@@ -97,7 +97,10 @@ def load(folder: Path, name: str | None = None) -> AudioTextModel:
         logit_scale=float(config["logit_scale"]),
         sha256=sha256_of(path),
     )
-    model.trained_on = read_training_data(config.get("trained_on"))
+    try:
+        model.trained_on = read_training_data(config.get("trained_on"))
+    except ResidualAudioError as error:
+        raise ModelError(f"'{folder / 'config.json'}': {error}") from error
     return model
 
 
@@ -116,8 +119,9 @@ def _build(
     except ResidualAudioError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+        said = str(error).partition("\n")[0]  # torch adds the frames of its own program
         raise ModelError(
-            f"'{folder / 'config.json'}' does not describe a model: {type(error).__name__} {error}"
+            f"'{folder / 'config.json'}' does not describe a model: {type(error).__name__} {said}"
         ) from error
     except (MemoryError, OverflowError, ArithmeticError) as error:
         raise ModelError(f"'{folder / 'config.json'}' asks for sizes that no model has") from error

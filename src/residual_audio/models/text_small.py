@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 PAD, UNKNOWN = "[PAD]", "[UNK]"
 
 
+_MOST = {
+    "vocabulary": 10**7,
+    "width": 2**16,
+    "depth": 1000,
+    "n_heads": 2**12,
+    "max_tokens": 2**16,
+    "d_out": 2**16,
+}
+"""Sizes that no tower of this kind has."""
+
+
 @dataclass(frozen=True)
 class SmallTextConfig:
     """Everything that shapes the tower."""
@@ -36,6 +47,12 @@ class SmallTextConfig:
     """Width of the joint space."""
 
     def __post_init__(self) -> None:
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if not (isinstance(value, int) and 1 <= value <= most):
+                raise InputError(f"text tower: {name} must be from 1 to {most:,}, got {value!r}")
+        if not 0 < self.mlp_ratio <= 64:
+            raise InputError(f"text tower: mlp_ratio must be from 0 to 64, got {self.mlp_ratio!r}")
         if self.width % self.n_heads:
             raise InputError(
                 f"text tower: width {self.width} is not a multiple of {self.n_heads} heads"

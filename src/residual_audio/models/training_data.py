@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from residual_audio.data.base import Dataset
+from residual_audio.errors import InputError
 from residual_audio.types import Clip, HeardBefore
 
 
@@ -65,7 +66,10 @@ def read_training_data(rows: Iterable[dict[str, Any]] | None) -> tuple[TrainingD
     """From a model's config; None where it says nothing."""
     if rows is None:
         return None
-    return tuple(TrainingData(**{**row, "folds": tuple(row.get("folds", ()))}) for row in rows)
+    try:
+        return tuple(TrainingData(**{**row, "folds": tuple(row.get("folds", ()))}) for row in rows)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"what it was trained on ('trained_on') is no list: {error}") from error
 
 
 def training_data_record(

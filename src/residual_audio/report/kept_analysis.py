@@ -34,6 +34,8 @@ def with_what_was_there(analysis: Analysis, run: Path) -> Analysis:
         known: Mapping[str, Any] = before.statistics
     except (ResidualAudioError, KeyError):  # nothing there, or not to be read: nothing to keep
         return analysis
+    if "skipped" not in known:  # written last: an analysis that was killed before is none
+        return analysis
     tables = {**analysis.tables, "heads": heads, "blocks": block_table(heads)}
     statistics = {**known, **analysis.statistics, **head_statistics(heads)}
     skipped = {part: why for part, why in statistics.pop("skipped").items() if part not in tables}

@@ -285,3 +285,26 @@ def test_filters_that_change_are_seen():
     torch.testing.assert_close(front_end(waves), before + 10.0, atol=1e-4, rtol=0)
     front_end.filters = front_end.filters / 10
     torch.testing.assert_close(front_end(waves), before, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("log", "log2"),
+        ("window", "hamming"),
+        ("mel_scale", 5),
+        ("mel_norm", "area"),
+        ("short", "\x1b[2J"),
+        ("center", 1),
+        ("n_mels", 64.0),
+        ("n_frames", "x"),
+        ("log_eps", -1),
+        ("log_eps", float("nan")),
+        ("preemphasis", 1e308),
+        ("std", 0.0),
+        ("f_max_hz", 0.0),
+    ],
+)
+def test_settings_that_are_none_are_refused_instead_of_guessed(name: str, value: object) -> None:
+    with pytest.raises(InputError, match=f"front-end: ({name}|mean)"):
+        FrontEndSpec.from_dict({**specs.NANO.to_dict(), "mean": 0.0, "std": 1.0, name: value})

@@ -228,3 +228,15 @@ def test_what_is_of_other_heads_is_not_kept(tmp_path: Path) -> None:
     changed = replace(small, tables={**small.tables, "heads": Table("heads", other)})
     write_analysis(changed, tmp_path)
     assert "fisher_trace" not in Tables(tmp_path)["heads"]
+
+
+def test_an_analysis_that_was_killed_before_its_statistics_does_not_stop_the_next(
+    tmp_path: Path,
+) -> None:
+    analysis = analyse(FakeStore(), Options(umap=False))  # type: ignore[arg-type]
+    write_analysis(analysis, tmp_path)
+    whole = {path.name: path.read_bytes() for path in (tmp_path / "tables").iterdir()}
+    for name in ("statistics.json", "SHA256SUMS"):
+        (tmp_path / "tables" / name).unlink()
+    write_analysis(analysis, tmp_path)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "tables").iterdir()} == whole

@@ -26,6 +26,7 @@ from residual_audio.benchmarks.faults.works import WORKS, Work
 from residual_audio.errors import EngineError
 from residual_audio.seals import SUMS
 
+NAME = "run"
 _CHANGING = ("created_utc", "seconds", "sha256", "seal", "command", "commit")
 """What differs between two runs of the same work."""
 
@@ -50,7 +51,8 @@ def crash_everywhere(
 
 def _crash(work: Work, folder: Path, campaign: Campaign, most: int | None) -> None:
     ground = stand_on(work.starts_from, folder / "ground")
-    begun = Path(shutil.copytree(ground, folder / "whole"))
+    # folders of one name: pages show what a run is called
+    begun = Path(shutil.copytree(ground, folder / "whole" / NAME))
     if in_child(partial(film, work.write, begun, folder / "film")):
         raise EngineError(f"the undisturbed {work.name} failed")
     whole = contents(begun)
@@ -61,13 +63,13 @@ def _crash(work: Work, folder: Path, campaign: Campaign, most: int | None) -> No
     judged: dict[int, str | None] = {}
     for i in moments:
         moment, state = found.moments[i]
-        out = folder / f"crashed-{state}"
+        out = folder / f"crashed-{state}" / NAME
 
         def start_again(out: Path = out, state: int = state, moment: str = moment) -> str | None:
             if state not in judged:  # what the next start does depends on what it finds, alone
                 problem = _judge(work, found.show(state, out), whole)
                 judged[state] = problem and f"killed at '{moment}' of {work.name}: {problem}"
-                shutil.rmtree(out, ignore_errors=True)
+                shutil.rmtree(out.parent, ignore_errors=True)
             return judged[state]
 
         campaign.attempt(start_again)

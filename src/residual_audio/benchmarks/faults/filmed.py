@@ -30,7 +30,7 @@ class Film:
 
     def show(self, state: int, out: Path) -> Path:
         """Make a folder that looks like this."""
-        out.mkdir()
+        out.mkdir(parents=True)
         for name, kept in self.states[state].items():
             if kept is None:
                 (out / name).mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,8 @@ def sizes(whole: Path, n: int) -> list[int]:
     """From next to nothing to nearly enough for what lies in a folder, in whole pages."""
     page = os.sysconf("SC_PAGE_SIZE")
     needed = sum(path.stat().st_size for path in whole.rglob("*") if path.is_file())
-    return [page * max(1, int(needed * (i + 1) / (n + 1)) // page) for i in range(n)]
+    pages = {max(1, int(needed * (i + 1) / (n + 1)) // page) for i in range(n)}
+    return [page * count for count in sorted(pages)]
 
 
 def too_small(size: int, out: Path, whole: dict[str, str]) -> str | None:
