@@ -2,68 +2,70 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple
 
 from residual_audio.errors import InputError
 from residual_audio.files import read_json
 
-_BUSY = 0.75
-"""Others' work for each core above which a ratio to a peer says little: the peer suffers more."""
-# key in the file → what it is, and what is aimed at
-_ROWS: dict[str, tuple[str, str]] = {
-    "ratio": ("whole job over the peer's", ""),
-    "forward_ratio": ("encoder over the peer's", ""),
-    "front_end_ratio": ("front-end over the peer's", ""),
-    "exact_ratio": ("exact ablation of all heads over full passes", "≥ 4"),
-    "first_order_ratio": ("first-order ablation of all heads over full passes", "≥ 100"),
-    "cosine_min": ("least cosine of embeddings, HTS-AT tiny", "≥ 0.9995"),
-    "head_error_max": ("largest change of a head output, as a share", ""),
-    "nano_answers_that_stay": ("zero-shot answers that stay (`nano`, synthetic sounds)", ""),
-    "nano_change_twonn": ("median change of TwoNN over heads (`nano`)", ""),
-    "nano_change_pr": ("median change of the participation ratio over heads (`nano`)", ""),
-    "slowest_over_encoder": ("slowest other step of `run` over the encoder", "≤ 1"),
-    "memory_growth": ("memory, most clips over fewest", "≤ 1.1"),
-    "time_growth": ("processor time a clip, most clips over fewer", "≤ 1.1"),
-    "store.clips": ("clips of the large store, 184 heads each", ""),
-    "store.analyse_peak_mb": ("memory of its analysis, raw and projected, in MB", ""),
-    "store.analyse_s": ("seconds of its analysis", ""),
-    "store.verify_s": ("seconds to verify it", ""),
-    "store.open_s": ("seconds to open it with its clip index", ""),
-    "ray_two_over_one": ("two Ray workers over one", "≥ 1.8"),
-}
+_BUSY = 0.15
+"""Cores taken by others above which a ratio to a peer says little: the peer suffers more."""
 
 
-class Machine(TypedDict):
-    """Where and when something was measured."""
+class _Row(NamedTuple):
+    """One number of a kind of file."""
 
-    date: str
-    processor: str
-    cores: int
-    load: float
-    """Programs that wanted a core at the time, this one included."""
-
-
-def machine() -> Machine:
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "processor": _processor(),
-        "cores": os.cpu_count() or 1,
-        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else 0.0,
-    }
+    bench: str
+    key: str
+    what: str
+    aim: str = ""
+    of_peer: bool = False
 
 
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+_ROWS = (
+    _Row("encode float32", "ratio", "files to embeddings with 184 heads, over transformers",
+         "≥ 2.2", True),
+    _Row("encode float32", "forward_ratio", "… the encoder alone", of_peer=True),
+    _Row("encode float32", "front_end_ratio", "… the front-end alone", of_peer=True),
+    _Row("encode bf16", "ratio", "the same with products in bfloat16, the peer in float32",
+         "≥ 3.0", True),
+    _Row("encode bf16", "forward_ratio", "… the encoder alone", of_peer=True),
+    _Row("encode bf16", "cosine_min", "least cosine of embeddings, HTS-AT tiny", "≥ 0.9995"),
+    _Row("encode bf16", "head_error_max", "largest change of a head output, as a share"),
+    _Row("encode bf16", "nano_answers_that_stay",
+         "zero-shot answers that stay (`nano`, synthetic sounds)"),
+    _Row("encode bf16", "nano_change_twonn", "median change of TwoNN over heads (`nano`)"),
+    _Row("encode bf16", "nano_change_pr",
+         "median change of the participation ratio over heads (`nano`)"),
+    _Row("analyse", "ratio", "dimensions of 184 heads, over scikit-learn + scikit-dimension",
+         "≥ 30", True),
+    _Row("intervene", "exact_ratio", "exact ablation of all heads, over full passes", "≥ 4", True),
+    _Row("intervene", "first_order_ratio", "first-order ablation of all heads, over full passes",
+         "≥ 100", True),
+    _Row("intervene", "patching_exact_ratio", "exact exchange of all heads, over full passes",
+         "≥ 2.3", True),
+    _Row("intervene", "patching_attribution_ratio", "… by attribution", "≥ 40", True),
+    _Row("run", "n_clips", "clips of the whole `run`, real tiny size"),
+    _Row("run", "slowest_over_encoder", "its slowest other step over the encoder", "≤ 1"),
+    _Row("demo", "seconds", "seconds of the demo", "≤ 45"),
+    _Row("demo", "drawing_s", "… of which its pages are drawn", "≤ 5.7"),
+    _Row("growth", "runs.-1.clips", "most clips extracted from tar shards"),
+    _Row("growth", "memory_growth", "memory, most clips over fewest", "≤ 1.1"),
+    _Row("growth", "time_growth", "processor time a clip, most clips over fewer", "≤ 1.1"),
+    _Row("growth", "index.clips", "clips of the index that is written and read"),
+    _Row("growth", "index.write_s", "seconds to write it"),
+    _Row("growth", "index.read_s", "seconds to read it"),
+    _Row("growth", "store.clips", "clips of the large store, 184 heads each"),
+    _Row("growth", "store.store_gb", "its size in GB"),
+    _Row("growth", "store.manifest_mb", "its manifest in MB"),
+    _Row("growth", "store.analyse_s", "seconds of its analysis, raw and projected"),
+    _Row("growth", "store.analyse_peak_mb", "memory of that in MB"),
+    _Row("growth", "store.searched", "clips of the declared sample that neighbours are sought in"),
+    _Row("growth", "store.verify_s", "seconds to verify it"),
+    _Row("growth", "store.open_s", "seconds to open it with its clip index"),
+    _Row("growth", "ray_two_over_one", "two Ray workers over one", "≥ 1.8", True),
+)  # fmt: skip
 
 
 def speed_page(folder: Path) -> str:
@@ -71,41 +73,59 @@ def speed_page(folder: Path) -> str:
     files = sorted(folder.glob("*.json"))
     if not files:
         raise InputError(f"there are no result files in '{folder}': bench … --json makes them")
+    found = {path.name: read_json(path) for path in files}
+    for name, value in found.items():
+        if not (isinstance(value, Mapping) and isinstance(value.get("machine"), Mapping)):
+            raise InputError(
+                f"'{name}' does not say on which machine it was measured: measure again"
+            )
     lines = [
         "# Performance",
         "",
-        "Made by `residual-audio bench page` from the files in `docs/results/speed/`;",
-        "`bench … --json` makes those. Ratios are of one run each, ours and the peer's in turn.",
-        "A ratio to a peer that was measured on a busy machine is marked: a peer suffers more",
-        "from company.",
+        "Made by `residual-audio bench page` from the files in `docs/results/speed/`, which",
+        "`residual-audio bench … --json` prints; each holds its command. A ratio is of one run,",
+        "ours and the peer's in turn. Load is how many cores other programs kept busy meanwhile; a",
+        "ratio to a peer with more than 0.15 of that is marked: a peer suffers more from company.",
         "",
-        "| file | what | measured | aim | machine | date | load |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| what | measured | aim | reached | machine | date | load | file |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for path in files:
-        lines += _rows(path.name, read_json(path))
+    for row in _ROWS:
+        for name, value in found.items():
+            if value.get("bench") == row.bench:
+                lines += _line(row, name, value)
     return "\n".join(lines) + "\n"
 
 
-def _value(found: Mapping[str, Any], key: str) -> Any:
-    part, _, rest = key.partition(".")
-    inner = found.get(part)
-    return inner.get(rest) if rest and isinstance(inner, Mapping) else inner
+def _value(found: Any, key: str) -> Any:
+    """The value at a path of names and numbers."""
+    for part in key.split("."):
+        if isinstance(found, list):
+            found = found[int(part)] if found else None
+        else:
+            found = found.get(part) if isinstance(found, Mapping) else None
+    return found
 
 
-def _rows(name: str, found: Any) -> list[str]:
-    where = found.get("machine") if isinstance(found, Mapping) else None
-    if not isinstance(where, Mapping):
-        raise InputError(f"'{name}' does not say on which machine it was measured: measure again")
-    busy = float(where["load"]) > 1 + _BUSY * int(where["cores"])
-    place = f"{where['processor']}, {where['cores']} cores | {where['date']} | {where['load']}"
-    rows = []
-    for key, (what, aim) in _ROWS.items():
-        value = _value(found, key)
-        if not isinstance(value, int | float):
-            continue
-        of_peer = key.endswith("ratio") or key == "ray_two_over_one"
-        mark = " (busy)" if busy and of_peer else ""
-        bits = f" ({found['precision']})" if "precision" in found and of_peer else ""
-        rows.append(f"| `{name}` | {what}{bits} | {value:.7g}{mark} | {aim} | {place} |")
-    return rows
+def _line(row: _Row, name: str, found: Mapping[str, Any]) -> list[str]:
+    value = _value(found, row.key)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return []
+    where = found["machine"]
+    mark = " (busy)" if row.of_peer and float(where["load"]) > _BUSY else ""
+    digits = 7 if 0.99 < value < 1 else 4  # of a cosine, what it lacks
+    shown = f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
+    place = f"{where['processor']}, {where['cores']} cores"
+    cells = [
+        row.what, shown + mark, row.aim, _reached(value, row.aim), place, where["date"],
+        where["load"], f"`{name}`",
+    ]  # fmt: skip
+    return ["| " + " | ".join(str(cell) for cell in cells) + " |"]
+
+
+def _reached(value: float, aim: str) -> str:
+    if not aim:
+        return ""
+    sign, bound = aim.split()
+    good = value >= float(bound) if sign == "≥" else value <= float(bound)
+    return "yes" if good else "no"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,6 +19,13 @@ app = typer.Typer(
     help="Measure speed against the peer, cost of capture, memory and resilience.",
     no_args_is_help=True,
 )
+
+
+@app.callback()
+def begin(context: typer.Context) -> None:
+    from residual_audio.benchmarks.machine import Asked, Company
+
+    Asked.bench, Asked.since = str(context.invoked_subcommand), Company.now()
 
 
 @app.command("encode")
@@ -364,9 +372,12 @@ def page(
 
 
 def _print_measured(found: Mapping[str, object]) -> None:
-    from residual_audio.benchmarks.speed_page import machine
+    """What was found, with the bench, its command, the machine and who else was on it."""
+    from residual_audio.benchmarks.machine import Asked, machine
 
-    print_json({**found, "machine": machine()})
+    bench = f"{Asked.bench} {found.get('precision', '')}".strip()
+    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    print_json({**found, "bench": bench, "command": command, "machine": machine(Asked.since)})
 
 
 def _show(found: Mapping[str, object], json: bool) -> None:

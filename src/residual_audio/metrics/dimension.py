@@ -120,20 +120,28 @@ def two_nn_of_ratios(log_mu: Array, method: str = "linear", discard: float = 0.1
 
 def _two_nn(x: Array, method: str, discard: float) -> Array:
     """TwoNN of rows of log μ in rising order, NaN last."""
+    if x.shape[1] and not np.isnan(x[:, -1]).any():
+        return _two_nn_of_whole_rows(x, method, discard)
     n = (~np.isnan(x)).sum(axis=1)
-    kept = (n * (1 - discard)).astype(np.int64)
-    place = np.arange(x.shape[1])
-    inside = place < kept[:, None]
-    x = np.where(inside, x, 0.0)
+    value = np.full(len(x), np.nan)
+    for size in np.unique(n[n > 0]):
+        rows = n == size
+        value[rows] = _two_nn_of_whole_rows(x[rows, :size], method, discard)
+    return value
+
+
+def _two_nn_of_whole_rows(x: Array, method: str, discard: float) -> Array:
+    n = x.shape[1]
+    kept = int(n * (1 - discard))
+    if kept < 2:
+        return np.full(len(x), np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
         if method == "mle":
-            last = np.take_along_axis(x, np.maximum(kept - 1, 0)[:, None], axis=1)[:, 0]
-            value = (kept - 1) / (x.sum(axis=1) + (n - kept) * last)
-        else:
-            below = place + 1 < n[:, None]  # F = 1 has no finite ordinate
-            y = np.where(inside & below, -np.log1p(-(place + 1) / n[:, None]), 0.0)
-            value = (x * y).sum(axis=1) / np.where(below, x * x, 0.0).sum(axis=1)
-    return np.where(kept >= 2, value, np.nan)
+            return (kept - 1) / (x[:, :kept].sum(axis=1) + (n - kept) * x[:, kept - 1])
+        last = min(kept, n - 1)  # F = 1 has no finite ordinate
+        y = -np.log1p(-np.arange(1, last + 1) / n)
+        x = x[:, :last]
+        return (x @ y) / np.einsum("ij,ij->i", x, x)
 
 
 def local_dimension(distances: Distances, k: int | None = None) -> Array:

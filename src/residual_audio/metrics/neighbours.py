@@ -27,7 +27,7 @@ from residual_audio.metrics.validate import (
     power_of_two_scale,
 )
 
-_MARGIN = 3  # candidates beyond k: room for bounds that are a little below the distances
+_MARGIN = 2  # candidates beyond k: room for bounds that are a little below the distances
 _GROUPS = 128  # partial minima a row; their c-th smallest bounds the c-th smallest of the row
 _BLOCK_BYTES = 2**20  # one block of bounds, and what is made of it, stays in cache
 
@@ -80,8 +80,7 @@ def neighbour_distances(
             root = np.asarray(transform[h], dtype=np.float64)
             cloud = cloud @ root
             resolution[h] *= np.linalg.norm(root, 2) if root.size else 0.0
-        keep = first_of_each(x[h])
-        keep, found = _without_near_duplicates(cloud, keep, k, 8 * resolution[h])
+        keep, found = _without_duplicates(x[h], cloud, k, 8 * resolution[h])
         n[h] = len(keep)
         values[h, keep, : found.shape[1]] = found
     return Distances(values, resolution, n, n_clips - n)
@@ -102,19 +101,20 @@ def first_of_each(x: Array) -> Array:
     return np.delete(np.arange(len(x)), dropped)
 
 
-def _without_near_duplicates(
-    cloud: Array, keep: Array, k: int, tolerance: Array
-) -> tuple[Array, Array]:
-    """Drop the later of two points closer than the input can tell apart, until none are left."""
+def _without_duplicates(x: Array, cloud: Array, k: int, tolerance: Array) -> tuple[Array, Array]:
+    """Points that are left, and their distances: equal rows are dropped, then the later of two
+    points closer than the input can tell apart, until none are left."""
+    keep = np.arange(len(x))
+    found = nearest(cloud, k)[0]
+    if found.shape[1] == 0 or not (found[:, 0] <= tolerance).any():
+        return keep, found  # as a rule: nothing is that close, so that no two rows are equal
+    keep = first_of_each(x)
     while True:
-        found = nearest(cloud[keep], k)[0]
-        if found.shape[1] == 0 or not (found[:, 0] <= tolerance[keep]).any():
-            return keep, found
         distances, indices = nearest(cloud[keep], k, return_indices=True)
         close = distances <= np.minimum(tolerance[keep][:, None], tolerance[keep][indices])
         earlier = (close & (indices < np.arange(len(keep))[:, None])).any(axis=1)
         if not earlier.any():
-            return keep, found
+            return keep, distances
         keep = keep[~earlier]
 
 
@@ -152,11 +152,14 @@ def _search(x: Array, rows: Array, precision: type, squared: Array, indices: Arr
     left: Array = np.concatenate([-2 * centred, np.ones((n, 1))], axis=1).astype(precision)
     right: Array = np.concatenate([centred.T, norms[None] * (1 - epsilon)]).astype(precision)
 
-    groups = min(_GROUPS, n)
-    width = (-(-n // groups) | 1) * groups  # odd: rows a power of two apart share cache lines
+    # an odd number in a group: rows a power of two apart share cache lines
+    each = max(1, -(-n // _GROUPS) - 1 | 1)
+    groups = -(-n // each)
+    width = each * groups
     wanted = min(k + 1 + _MARGIN, groups) - 1
     size = max(16, _BLOCK_BYTES // (width * np.dtype(precision).itemsize))
     buffer = np.full((min(size, len(rows)), width), np.inf, dtype=precision)
+    below = np.empty(buffer.shape, dtype=bool)
     unproved = []
     for start in range(0, len(rows), size):
         block = rows[start : start + size]
@@ -164,8 +167,9 @@ def _search(x: Array, rows: Array, precision: type, squared: Array, indices: Arr
         np.matmul(left[block], right, out=bounds[:, :n])
         bounds[np.arange(len(block)), block] = np.inf  # a point is not its own neighbour
         minima = bounds.reshape(len(block), width // groups, groups).min(axis=1)
-        threshold = np.partition(minima, wanted, axis=1)[:, wanted]
-        flat = np.flatnonzero(bounds <= threshold[:, None])
+        minima.partition(wanted, axis=1)
+        threshold = minima[:, wanted]
+        flat = np.flatnonzero(np.less_equal(bounds, threshold[:, None], out=below[: len(block)]))
         row, column = np.divmod(flat, width)
         counts = np.bincount(row, minlength=len(block))
         limit = threshold + norms[block] * (1 - epsilon)
@@ -201,21 +205,22 @@ def _refine(x: Array, found: _Candidates, squared: Array, indices: Array, cap: i
     if not usable.all():
         wanted = usable[row]
         row, column, counts = row[wanted], column[wanted], np.where(usable, counts, 0)
-    difference = x.take(block[row], axis=0)
-    difference -= x.take(column, axis=0)
+    difference = np.repeat(x[block], counts, axis=0)
+    difference -= x.take(column, axis=0, mode="clip")  # every column is one of x
     exact = np.einsum("ij,ij->i", difference, difference)
     # ragged rows → one rectangle, padded with infinity
     table = np.full((len(block), int(counts.max(initial=k))), np.inf)
-    place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-    table[row, place] = exact
+    filled = np.arange(table.shape[1]) < counts[:, None]
+    table[filled] = exact
     if indices.shape[1]:
         order = np.argsort(table, axis=1, kind="stable")[:, :k]
         names = np.full(table.shape, -1, dtype=np.int64)
-        names[row, place] = column
+        names[filled] = column
         table = np.take_along_axis(table, order, axis=1)
         nearest = np.take_along_axis(names, order, axis=1)
     else:
-        table = np.sort(table, axis=1)[:, :k]
+        table.sort(axis=1)
+        table = table[:, :k]
     proved = usable & (table[:, k - 1] <= limit)
     squared[block[proved]] = table[proved]
     if indices.shape[1]:
