@@ -18,6 +18,7 @@ from residual_audio.engine.cores import on_single_cores
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import MEASURES, Judge
 from residual_audio.models.encoder import State, States
+from residual_audio.models.precision import products_in
 from residual_audio.passes.fan_out import Values, plan_blocks
 from residual_audio.passes.kept import Audio, Batches
 from residual_audio.progress import SILENT, Progress
@@ -46,24 +47,29 @@ def exact_ablation(
     measured = Measured.empty(MEASURES, len(found), len(judge))
     start = time.perf_counter()
     last: Values = {}
-    for clips, features in batches:
-        keep = States(sites, {block for block, _ in plan}, values=instead.mode == "resample")
-        base = model.joint(model.encoder.encode(features, tap=keep))
-        measured.put_before(clips, judge.measure(base, clips, base))
-        donors = _previous(keep.values, last)
-        last = {key: value[-1:] for key, value in keep.values.items()}
-        ground = _Ground(clips, base, keep, donors)
+    with products_in("float32", torch.device("cpu")):  # weights are laid out once for all passes
+        for clips, features in batches:
+            keep = States(sites, {block for block, _ in plan}, values=instead.mode == "resample")
+            base = model.joint(model.encoder.encode(features, tap=keep))
+            measured.put_before(clips, judge.measure(base, clips, base))
+            donors = _previous(keep.values, last)
+            last = {key: value[-1:] for key, value in keep.values.items()}
+            ground = _Ground(clips, base, keep, donors)
 
-        def take_out(row: int, block: int, members: list[int], ground: _Ground = ground) -> None:
-            clip = ground.clips[row : row + 1]
-            edit = removal([found[i] for i in members], sites, instead, ground.donor(row))
-            joint = model.joint(model.encoder.encode(None, edit=edit, start=ground.at(row, block)))
-            values = judge.measure(joint[:, None], clip, ground.base[row : row + 1])
-            measured.put_after(members, clip, values)
+            def take_out(
+                row: int, block: int, members: list[int], ground: _Ground = ground
+            ) -> None:
+                clip = ground.clips[row : row + 1]
+                edit = removal([found[i] for i in members], sites, instead, ground.donor(row))
+                joint = model.joint(
+                    model.encoder.encode(None, edit=edit, start=ground.at(row, block))
+                )
+                values = judge.measure(joint[:, None], clip, ground.base[row : row + 1])
+                measured.put_after(members, clip, values)
 
-        jobs = [(row, *group) for group in plan for row in range(len(clips))]
-        _each(take_out, jobs, base.device)
-        progress.advance(len(clips))
+            jobs = [(row, *group) for group in plan for row in range(len(clips))]
+            _each(take_out, jobs, base.device)
+            progress.advance(len(clips))
     about = About("exact", instead.mode, time.perf_counter() - start)
     return measured.effects([unit.name for unit in found], about)
 

@@ -20,7 +20,7 @@ from residual_audio.capture.recorder import Recorder
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.hf import load as load_hf
 from residual_audio.models.htsat import HTSATConfig
-from residual_audio.models.precision import Precision, products_in
+from residual_audio.models.precision import Precision, prepare, products_in
 from residual_audio.passes.loop import Hearing, hear
 from residual_audio.passes.sources import cut_inputs
 from residual_audio.progress import SILENT, Progress
@@ -102,6 +102,7 @@ class _Ours:
     ) -> None:
         self.model, self.files, self.batch = model, files, batch
         self.precision = precision
+        self._products = prepare(precision, model.device)  # as a worker does for all its shards
         self.groups = [files[i : i + batch] for i in range(0, len(files), batch)]
         self.waves = [
             np.stack([load_audio(file, model.sample_rate_hz) for file in group])
@@ -121,14 +122,15 @@ class _Ours:
     def _arrays(self, precision: Precision) -> dict[str, npt.NDArray[np.floating]]:
         owners = [range(len(group)) for group in self.groups]
         batches = zip(self.features, owners, strict=True)
-        with products_in(precision, self.model.device):
+        kept = self._products if precision == self.precision else None
+        with products_in(precision, self.model.device, kept):
             found = self.recorder.stream(batches, lambda features: features, self.model.joint)
             parts = [arrays for _, arrays in found]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def pipeline(self) -> None:
         heard = hear(self.files, cut_inputs(self.model, "first"), Hearing(batch_size=self.batch))
-        with products_in(self.precision, self.model.device):
+        with products_in(self.precision, self.model.device, self._products):
             for _ in self.recorder.stream(heard, self.model.front_end, self.model.joint):
                 pass
 

@@ -19,7 +19,7 @@ from residual_audio.data.base import Dataset
 from residual_audio.errors import EngineError, InputError, ModelError
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.evaluating import evaluating, full_precision
-from residual_audio.models.precision import Precision, check_precision, products_in
+from residual_audio.models.precision import Precision, prepare, products_in
 from residual_audio.models.registry import load_model
 from residual_audio.models.sounding import pools_where_it_sounds
 from residual_audio.passes.loop import Heard, Hearing, Reach, Windows, hear, passing
@@ -102,7 +102,7 @@ class Worker:
                 f"a worker found the device '{found}' where all must have '{job.device_type}': "
                 "say --device cpu, or give every worker a GPU (--gpus-each)"
             )
-        check_precision(job.precision, self.model.device)
+        self._products = prepare(job.precision, self.model.device)
         plan = SamplePlan(job.n_clips, job.capture, job.map_shapes)
         self.recorder = Recorder(self.model.encoder, plan)
         self.reach = Reach()
@@ -130,7 +130,9 @@ class Worker:
             with ExitStack() as stack:
                 stack.enter_context(evaluating(self.model))
                 stack.enter_context(full_precision(self.model.device))
-                stack.enter_context(products_in(self.job.precision, self.model.device))
+                stack.enter_context(
+                    products_in(self.job.precision, self.model.device, self._products)
+                )
                 batches = hear(
                     range(len(places)),
                     cut,

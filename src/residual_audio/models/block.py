@@ -16,7 +16,7 @@ from residual_audio.types import Site, SiteKind
 VALUES_AT_ONCE = 1 << 22
 """Values inside one block that are worked on at a time: 16 MB in float32."""
 
-TOKENS_AT_ONCE = 2048
+TOKENS_AT_ONCE = 4096
 """Tokens in the MLP at a time on a CPU: what is between its two products stays in the cache."""
 
 

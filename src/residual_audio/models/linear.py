@@ -8,20 +8,17 @@ and whenever gradients are wanted, it is torch's own.
 from __future__ import annotations
 
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from residual_audio.models.precision import product_type
+from residual_audio.models.precision import Products, products
 
 _FUSED: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-
-
-_halved: WeakKeyDictionary[nn.Linear, tuple[tuple[Any, ...], Tensor, Tensor | None]] = (
-    WeakKeyDictionary()
-)
+_PACK: Any = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
+_ROWS = 2048
+"""Rows of a typical product, for which weights are laid out."""
 
 
 def linear(
@@ -36,13 +33,14 @@ def linear(
 
     Where products are in half the bits, `widen` says whether what comes out is not.
     """
-    half = product_type()
-    if half is not None:
-        return _in_half(layer, x, half, gelu, add, widen)
+    now = products()
+    if now is not None and now.type is not None:
+        return _in_half(now, layer, x, gelu, add, widen)
     if _can_fuse(x):
+        weight = layer.weight if now is None else _ready(now, layer, x.dtype, True)[0]
         if add is not None:
-            return _FUSED.binary(x, add, layer.weight, layer.bias, "add")
-        return _FUSED(x, layer.weight, layer.bias, "gelu" if gelu else "none", [], "none")
+            return _FUSED.binary(x, add, weight, layer.bias, "add")
+        return _FUSED(x, weight, layer.bias, "gelu" if gelu else "none", [], "none")
     out = layer(x)
     if add is not None:
         return add + out
@@ -50,31 +48,46 @@ def linear(
 
 
 def _in_half(
-    layer: nn.Linear, x: Tensor, half: torch.dtype, gelu: bool, add: Tensor | None, widen: bool
+    now: Products, layer: nn.Linear, x: Tensor, gelu: bool, add: Tensor | None, widen: bool
 ) -> Tensor:
-    weight, bias = _half_weights(layer, half)
-    if half == torch.bfloat16 and _can_fuse(x) and torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    half = now.type
+    assert half is not None
+    fused = half == torch.bfloat16 and _can_fuse(x) and _has_bf16()
+    weight, bias = _ready(now, layer, half, fused)
+    if fused:
         out = _FUSED(x.to(half), weight, bias, "gelu" if gelu else "none", [], "none")
     else:
         out = F.linear(x.to(half), weight, bias)
         out = F.gelu(out) if gelu else out
     if add is not None:
-        return add + out.to(add.dtype)
+        return out.to(add.dtype).add_(add)
     return out.to(layer.weight.dtype) if widen else out
 
 
-def _half_weights(layer: nn.Linear, half: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Kept with the layer as long as its own do not change; with gradients they are made anew."""
-    weight, bias = layer.weight, layer.bias
-    if torch.is_grad_enabled():
-        return weight.to(half), None if bias is None else bias.to(half)
-    version = 0 if weight.is_inference() else weight._version
-    key = (half, weight.data_ptr(), version, None if bias is None else bias.data_ptr())
-    known = _halved.get(layer)
-    if known is None or known[0] != key:
-        known = (key, weight.to(half), None if bias is None else bias.to(half))
-        _halved[layer] = known
-    return known[1], known[2]
+def _ready(
+    now: Products, layer: nn.Linear, kind: torch.dtype, packed: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias of this type, and in the kernels' own layout if asked; once a run. With
+    gradients they are made anew, so that these reach the layer."""
+    made_of = (kind, packed, *_version(layer.weight), *_version(layer.bias))
+    known = None if torch.is_grad_enabled() else now.ready.get(layer)
+    if known is not None and known[0] == made_of:
+        return known[1], known[2]
+    weight, bias = layer.weight.to(kind), None if layer.bias is None else layer.bias.to(kind)
+    if packed and _PACK is not None:
+        weight = _PACK(weight, _ROWS)
+    if not torch.is_grad_enabled():
+        now.ready[layer] = (made_of, weight, bias)
+    return weight, bias
+
+
+def _version(x: Tensor | None) -> tuple[int, int]:
+    """Changes with every change of the tensor that torch sees."""
+    return (0, 0) if x is None else (x.data_ptr(), 0 if x.is_inference() else x._version)
+
+
+def _has_bf16() -> bool:
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def _can_fuse(x: Tensor) -> bool:

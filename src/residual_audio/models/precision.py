@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import torch
+from torch import Tensor, nn
 
 from residual_audio.errors import InputError
 
@@ -19,19 +21,46 @@ Precision = Literal["float32", "bf16", "fp16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 _TYPES = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
-_PRODUCTS: ContextVar[torch.dtype | None] = ContextVar("products", default=None)
+
+@dataclass(frozen=True)
+class Products:
+    """How products are made in a run: weights are laid out once as the kernels read them fastest,
+    and nothing of it is kept after the run, so that no run sees weights of another."""
+
+    type: torch.dtype | None
+    """None for that of the weights."""
+    ready: dict[nn.Linear, tuple[tuple[object, ...], Tensor, Tensor | None]] = field(
+        default_factory=dict
+    )
+    """Layer → what they were made of, and weight and bias as kernels read them."""
+
+
+_PRODUCTS: ContextVar[Products | None] = ContextVar("products", default=None)
+
+
+def products() -> Products | None:
+    """As set here and now; None outside of runs."""
+    return _PRODUCTS.get()
 
 
 def product_type() -> torch.dtype | None:
     """Type of products here and now; None for that of the weights."""
-    return _PRODUCTS.get()
+    now = _PRODUCTS.get()
+    return None if now is None else now.type
+
+
+def prepare(precision: Precision, device: torch.device) -> Products:
+    """For several runs of one model whose weights stay as they are."""
+    check_precision(precision, device)
+    return Products(_TYPES[precision])
 
 
 @contextmanager
-def products_in(precision: Precision, device: torch.device) -> Iterator[None]:
+def products_in(
+    precision: Precision, device: torch.device, prepared: Products | None = None
+) -> Iterator[None]:
     """While it lasts, in this thread and those that share its context."""
-    check_precision(precision, device)
-    token = _PRODUCTS.set(_TYPES[precision])
+    token = _PRODUCTS.set(prepare(precision, device) if prepared is None else prepared)
     try:
         yield
     finally:

@@ -15,7 +15,8 @@ from residual_audio.benchmarks import analyse_speed as battery_bench
 from residual_audio.benchmarks import large_store, run_speed
 from residual_audio.benchmarks.kill import Survived
 from residual_audio.benchmarks.memory import growth
-from residual_audio.benchmarks.speed_page import machine, speed_page
+from residual_audio.benchmarks.machine import Company, machine
+from residual_audio.benchmarks.speed_page import speed_page
 from residual_audio.benchmarks.tar_growth import GrowthSettings, bench_growth
 from residual_audio.cli.app import build
 from residual_audio.errors import InputError
@@ -128,27 +129,40 @@ def test_only_studies_that_the_guides_name_are_scripts() -> None:
         assert f"benchmarks/{script.name}" in guides
 
 
-def test_the_page_of_ratios_says_machine_date_and_load(tmp_path) -> None:
-    quiet = {"date": "2026-01-02", "processor": "P", "cores": 2, "load": 1.2}
-    (tmp_path / "a.json").write_text(
-        json.dumps({"ratio": 2.5, "precision": "bf16", "cosine_min": 0.9999, "machine": quiet})
-    )
-    (tmp_path / "b.json").write_text(
-        json.dumps({"ratio": 9.0, "memory_growth": 1.01, "machine": {**quiet, "load": 8.0}})
-    )
+def test_the_page_of_ratios_says_machine_date_load_and_what_was_reached(tmp_path) -> None:
+    quiet = {"date": "2026-01-02", "processor": "P", "cores": 2, "load": 0.05}
+    bf16 = {"bench": "encode bf16", "ratio": 2.5, "cosine_min": 0.99991234, "machine": quiet}
+    (tmp_path / "a.json").write_text(json.dumps(bf16))
+    busy = {"bench": "analyse", "ratio": 45.0, "machine": {**quiet, "load": 1.5}}
+    (tmp_path / "b.json").write_text(json.dumps(busy))
+    runs = [{"clips": 1000}, {"clips": 4000}]
+    grown = {"bench": "growth", "runs": runs, "memory_growth": 1.01, "flat": True, "machine": quiet}
+    (tmp_path / "c.json").write_text(json.dumps(grown))
     page = speed_page(tmp_path)
-    where = "P, 2 cores | 2026-01-02"
-    assert f"| `a.json` | whole job over the peer's (bf16) | 2.5 |  | {where} | 1.2 |" in page
-    assert "| 9 (busy) |" in page
-    assert "| 1.01 | ≤ 1.1 |" in page
-    (tmp_path / "c.json").write_text(json.dumps({"ratio": 2.0}))
-    with pytest.raises(InputError, match=r"'c.json' does not say on which machine"):
+    where = "P, 2 cores | 2026-01-02 | 0.05"
+    assert f"| 2.5 | ≥ 3.0 | no | {where} | `a.json` |" in page
+    assert f"| 0.9999123 | ≥ 0.9995 | yes | {where} | `a.json` |" in page
+    assert "| 45 (busy) | ≥ 30 | yes |" in page
+    assert "most clips extracted from tar shards | 4,000 |" in page
+    assert f"| 1.01 | ≤ 1.1 | yes | {where} | `c.json` |" in page
+    (tmp_path / "d.json").write_text(json.dumps({"ratio": 2.0}))
+    with pytest.raises(InputError, match=r"'d.json' does not say on which machine"):
         speed_page(tmp_path)
     with pytest.raises(InputError, match="no result files"):
         speed_page(tmp_path / "empty")
-    found = machine()
+
+
+def test_load_is_what_others_do_and_not_what_is_measured() -> None:
+    since = Company.now()
+    until = time.process_time() + 0.3
+    while time.process_time() < until:
+        pass
+    found = machine(since)
     assert found["cores"] >= 1
     assert found["processor"]
+    assert 0 <= found["load"] <= found["cores"] + 0.2
+    own = Company(since.at, since.all_s, since.own_s + 1e6)  # others can only have done more
+    assert own.since() >= found["load"]
 
 
 def test_the_documented_page_is_what_its_files_say() -> None:
