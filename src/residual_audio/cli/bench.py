@@ -358,6 +358,19 @@ def run(
         raise typer.Exit(1)
 
 
+@app.command("demo")
+def demo(
+    n_clips: Annotated[int, typer.Option("--clips", min=82, help="Synthetic clips.")] = 205,
+    json: options.Json = False,
+) -> None:
+    """`residual-audio demo` in a process of its own: seconds from call to end, and by step."""
+    from residual_audio.benchmarks.demo_speed import bench_demo
+
+    with watching(json) as progress:
+        found = bench_demo(n_clips, progress)
+    _show(found, json)
+
+
 @app.command("page")
 def page(
     folder: Annotated[Path, typer.Argument(help="Folder of files that `bench … --json` printed.")],

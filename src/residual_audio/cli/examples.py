@@ -90,6 +90,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "bench capture": ("bench capture --capture heads,direct",),
     "bench onnx": ("bench onnx --batch-size 1",),
     "bench atlas": ("bench atlas demo", "bench atlas large --clips 2000"),
+    "bench demo": ("bench demo",),
     "bench kill": ("bench kill --kills 5",),
     "bench faults": (
         "bench faults --quick",

@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 
 from residual_audio.benchmarks import analyse_speed as battery_bench
 from residual_audio.benchmarks import large_store, run_speed
+from residual_audio.benchmarks.demo_speed import step_seconds
 from residual_audio.benchmarks.kill import Survived
-from residual_audio.benchmarks.memory import growth
 from residual_audio.benchmarks.machine import Company, machine
+from residual_audio.benchmarks.memory import growth
 from residual_audio.benchmarks.speed_page import speed_page
 from residual_audio.benchmarks.tar_growth import GrowthSettings, bench_growth
 from residual_audio.cli.app import build
@@ -127,6 +128,13 @@ def test_only_studies_that_the_guides_name_are_scripts() -> None:
     scripts = (project / "benchmarks").glob("*.py")
     for script in (path for path in scripts if "__main__" in path.read_text()):
         assert f"benchmarks/{script.name}" in guides
+
+
+def test_steps_of_the_demo_are_read_from_what_it_says() -> None:
+    said = (
+        "extract   205 clips\nanalyse      5.1 s · 184 heads\nfold 3: 3 of 5\natlas  12.0 s · x\n"
+    )
+    assert step_seconds(said) == {"analyse": 5.1, "atlas": 12.0}
 
 
 def test_the_page_of_ratios_says_machine_date_load_and_what_was_reached(tmp_path) -> None:
