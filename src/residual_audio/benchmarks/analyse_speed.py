@@ -89,8 +89,9 @@ def bench_analyse(
                 tried = {t: sum(peer(cloud, t)[0] for cloud, _ in pair) for t in (1, cores)}
                 threads = min(tried, key=tried.__getitem__)
             for cloud, mine in pair:
-                seconds, theirs = peer(cloud, threads)
-                spent.append(seconds)
+                tries = [peer(cloud, threads) for _ in range(2)]  # ours is the best of two as well
+                theirs = tries[0][1]
+                spent.append(min(seconds for seconds, _ in tries))
                 differences += [abs(float(mine[k][h]) / v - 1) for k, v in theirs.items()]
             progress.advance()
         done += len(spent) // 2

@@ -13,7 +13,6 @@ from typing import TypedDict
 from residual_audio.errors import EngineError
 from residual_audio.progress import SILENT, Progress
 
-DRAWN = ("report", "atlas")
 _STEP = re.compile(r"^(\w+) +([\d.]+) s · ", re.MULTILINE)
 
 
@@ -22,10 +21,8 @@ class DemoSpeed(TypedDict):
 
     n_clips: int
     seconds: float
-    drawing_s: float
-    """Of the report with its figures and of the atlas."""
     steps: dict[str, float]
-    """Seconds of the steps after extraction."""
+    """Seconds of the steps after extraction; `report` draws the figures of the page."""
 
 
 def bench_demo(n_clips: int, progress: Progress = SILENT) -> DemoSpeed:
@@ -40,13 +37,10 @@ def bench_demo(n_clips: int, progress: Progress = SILENT) -> DemoSpeed:
         seconds = time.monotonic() - start
     if done.returncode:
         raise EngineError(f"the demo ended with {done.returncode}: {done.stderr.strip()[-500:]}")
-    steps = step_seconds(done.stderr)
-    drawing = sum(steps.get(name, 0.0) for name in DRAWN)
     return {
         "n_clips": n_clips,
         "seconds": round(seconds, 1),
-        "drawing_s": round(drawing, 1),
-        "steps": steps,
+        "steps": step_seconds(done.stderr),
     }
 
 

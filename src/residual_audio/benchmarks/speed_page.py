@@ -49,7 +49,7 @@ _ROWS = (
     _Row("run", "n_clips", "clips of the whole `run`, real tiny size"),
     _Row("run", "slowest_over_encoder", "its slowest other step over the encoder", "≤ 1"),
     _Row("demo", "seconds", "seconds of the demo", "≤ 45"),
-    _Row("demo", "drawing_s", "… of which its pages are drawn", "≤ 5.7"),
+    _Row("demo", "steps.report", "… of which the figures of the page", "≤ 5.7"),
     _Row("growth", "runs.-1.clips", "most clips extracted from tar shards"),
     _Row("growth", "memory_growth", "memory, most clips over fewest", "≤ 1.1"),
     _Row("growth", "time_growth", "processor time a clip, most clips over fewer", "≤ 1.1"),
