@@ -46,7 +46,14 @@ def demo_settings(data: Path | None, out: Path, n_clips: int, seed: int) -> RunS
         # sounds of sources that the model was not trained on
         made = {"n_clips": n_clips, "seed": 90_000 + seed}
         return RunSettings(
-            "nano", "synthetic", out, data_options=made, seed=seed, quick=True, n_exact=32
+            "nano",
+            "synthetic",
+            out,
+            data_options=made,
+            seed=seed,
+            n_folds=3,
+            n_exact=32,
+            quick=True,
         )
     if not data.is_dir():
         raise InputError(f"'{data}' is not a folder")

@@ -26,7 +26,19 @@ def at(tmp_path) -> Workshop:
     return made
 
 
+def without(at: Workshop, **fields: object) -> None:
+    bare = tuple(replace(clip, **fields) for clip in at.dataset.clips)
+    vars(at)["dataset"] = replace(at.dataset, clips=bare)
+
+
+def test_a_quick_run_of_labelled_clips_fits_no_gains_to_captions(at):
+    work.extract_store(at)
+    (written,) = work.retrieve_store(at).files
+    assert read_result(written).task == "retrieval"
+
+
 def test_captions_are_retrieved_before_and_after(at):
+    without(at, label=None)
     step = next(step for step in STEPS if step.name == "retrieval")
     work.extract_store(at)
     assert step.wanted(at)
@@ -47,15 +59,15 @@ def test_captions_are_retrieved_before_and_after(at):
         == ("heads-3", "all", "t2a", 1, "shared")
     )
     assert f"first for {100 * row['before']:.1f}% of" in said
-    assert f"{100 * row['gain']:+.1f}".replace("-", "−") in said
+    gain = f"{100 * row['gain']:+.1f}".replace("-", "−")
+    assert f"changes that by {'0.0' if gain == '+0.0' else gain} points" in said
     assert "by chance" in said
     page = write_page(at.out).read_text()
     assert "Captions: is the right one found, before and after?" in page
 
 
 def test_a_run_without_captions_misses_nothing(at):
-    bare = tuple(replace(clip, captions=()) for clip in at.dataset.clips)
-    vars(at)["dataset"] = replace(at.dataset, clips=bare)
+    without(at, captions=())
     step = next(step for step in STEPS if step.name == "retrieval")
     assert not step.wanted(at)
     assert retrieval_sentence(None) == ""
