@@ -48,7 +48,7 @@ class Company:
         return max(0.0, others / seconds)
 
 
-class Asked:
+class UnderWay:
     """The bench that this process runs, and when it began."""
 
     bench = ""

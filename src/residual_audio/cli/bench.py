@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from residual_audio.cli import options
+from residual_audio.cli.bench_faults import faults
 from residual_audio.cli.groups import Group
 from residual_audio.cli.output import print_json, print_table, say
 from residual_audio.cli.terminal import watching
@@ -23,9 +24,9 @@ app = typer.Typer(
 
 @app.callback()
 def begin(context: typer.Context) -> None:
-    from residual_audio.benchmarks.machine import Asked, Company
+    from residual_audio.benchmarks.machine import Company, UnderWay
 
-    Asked.bench, Asked.since = str(context.invoked_subcommand), Company.now()
+    UnderWay.bench, UnderWay.since = str(context.invoked_subcommand), Company.now()
 
 
 @app.command("encode")
@@ -202,44 +203,7 @@ def kill(
         raise typer.Exit(1)
 
 
-@app.command("faults")
-def faults(
-    campaign: Annotated[
-        list[str] | None,
-        typer.Option("--campaign", help="crash, crash:run, damage, kill, sound …; else all."),
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A few of each, in minutes.")] = False,
-    keep: Annotated[
-        Path | None,
-        typer.Option("--keep", help="Folder for outcomes: stopped, the same command goes on."),
-    ] = None,
-    page: Annotated[
-        Path | None, typer.Option("--page", help="Markdown page with a table of what is kept.")
-    ] = None,
-    seed: options.Seed = 0,
-    json: options.Json = False,
-) -> None:
-    """Crashes, kills, damage, limits, hostile files and names: tried and held; exit 1 if not all.
-
-    --campaign takes one of them, --keep goes on where it was stopped, --page writes the table.
-    """
-    from residual_audio.benchmarks.faults.campaign_page import write_campaigns
-    from residual_audio.benchmarks.faults.campaigns import run_campaigns
-    from residual_audio.benchmarks.faults.outcome import CampaignSettings
-
-    with watching(json) as progress:
-        found = run_campaigns(campaign or (), CampaignSettings(quick, seed, keep, progress))
-    if json:
-        print_json([one.record() for one in found])
-    else:
-        print_table(["campaign", "tried", "held"], [[c.name, c.tried, c.held] for c in found])
-        for one in found:
-            for problem in one.broken:
-                say(f"{one.name}: {problem}", err=True)
-    if page is not None and keep is not None:
-        write_campaigns(keep, page)
-    if any(one.held < one.tried for one in found):
-        raise typer.Exit(1)
+app.command("faults")(faults)
 
 
 @app.command("leaks")
@@ -386,11 +350,11 @@ def page(
 
 def _print_measured(found: Mapping[str, object]) -> None:
     """What was found, with the bench, its command, the machine and who else was on it."""
-    from residual_audio.benchmarks.machine import Asked, machine
+    from residual_audio.benchmarks.machine import UnderWay, machine
 
-    bench = f"{Asked.bench} {found.get('precision', '')}".strip()
+    bench = f"{UnderWay.bench} {found.get('precision', '')}".strip()
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    print_json({**found, "bench": bench, "command": command, "machine": machine(Asked.since)})
+    print_json({**found, "bench": bench, "command": command, "machine": machine(UnderWay.since)})
 
 
 def _show(found: Mapping[str, object], json: bool) -> None:
