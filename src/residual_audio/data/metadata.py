@@ -15,7 +15,7 @@ Row = dict[str, str]
 
 def read_csv(path: Path, columns: Sequence[str]) -> list[Row]:
     """Rows of a CSV file with a header, values exactly as written (spaces are part of names)."""
-    csv.field_size_limit(10_000_000)
+    as_it_was = csv.field_size_limit(10_000_000)  # a limit of the whole program
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             return _rows(path, csv.reader(file, strict=True), columns)
@@ -27,6 +27,8 @@ def read_csv(path: Path, columns: Sequence[str]) -> list[Row]:
         raise DatasetError(f"'{path}' is not a readable CSV file: {error}") from None
     except OSError as error:
         raise DatasetError(f"cannot read '{path}': {error.strerror}") from None
+    finally:
+        csv.field_size_limit(as_it_was)
 
 
 def _rows(path: Path, lines: Any, columns: Sequence[str]) -> list[Row]:

@@ -76,7 +76,7 @@ def test_of_other_models_it_is_not_known() -> None:
     assert (seen["n"], seen["note"]) == (None, "")
     assert read_training_data(None) is None
     shown = runner.invoke(build(), ["models", "show", "htsat-tiny-random"])
-    assert "not known" in shown.stdout
+    assert "nothing: random weights" in shown.stdout
     assert "esc50 folds 1, 2, 3" in runner.invoke(build(), ["models", "show", "nano"]).stdout
 
 
