@@ -51,7 +51,6 @@ def demo_settings(data: Path | None, out: Path, n_clips: int, seed: int) -> RunS
             out,
             data_options=made,
             seed=seed,
-            n_folds=3,
             n_exact=32,
             quick=True,
         )

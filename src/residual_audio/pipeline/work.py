@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from residual_audio.types import Result
 
 CAPTURE = ("heads", "blocks", "stages", "direct", "moments", "attention", "tokens")
-QUICK_METHODS = ("heads-3", "heads-0123", "coarse", "linear-probe-joint")
+QUICK_METHODS = ("heads-0123", "coarse", "linear-probe-joint")
 QUICK_ONE_STAGE = ("heads-0", "coarse", "linear-probe-joint")
 CAPTIONS = ("heads-23", "heads-0123", "unbounded", "coarse")
 N_PREVIEWS = 8
