@@ -285,7 +285,7 @@ def widths(folder: Path, plain: str, wider: str) -> Path:
                 "residual-audio train small --root DATA --out plain "
                 "--set audio.optimisation.steps=160",
                 "residual-audio train small --root DATA --out wider "
-                "--set audio.optimisation.steps=160 --set audio.encoder.widths='[96,192,192,384]'",
+                "--set audio.optimisation.steps=160 --set audio.encoder.widths='[48,144,192,384]'",
                 "residual-audio evaluate -m plain/model -d esc50 --root ESC50 --fold 4 -o PLAIN",
                 "residual-audio evaluate -m wider/model -d esc50 --root ESC50 --fold 4 -o WIDER",
                 "python benchmarks/claims.py widths PLAIN WIDER",
