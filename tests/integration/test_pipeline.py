@@ -78,7 +78,8 @@ def test_run_ends_in_a_page_and_is_up_to_date_afterwards(
         methods = {row["method"] for row in csv.DictReader(file)}
     assert {"zero-shot", "ResiDual heads {0–3}", "linear probe, latent"} <= methods
     record = json.loads((tmp_path / "run.json").read_text())
-    assert record["n_clips"] == 82
+    assert (record["n_clips"], record["model"]) == (82, f"…/{model_folder.name}")
+    assert str(model_folder) not in page
     before = (tmp_path / "tables" / "heads.csv").stat().st_mtime_ns
 
     second = runner.invoke(build(), call(model_folder, tmp_path))

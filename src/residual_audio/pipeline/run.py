@@ -16,6 +16,7 @@ from residual_audio.pipeline.run_settings import RunSettings
 from residual_audio.pipeline.steps import Done, Steps, contents
 from residual_audio.pipeline.workshop import Workshop
 from residual_audio.progress import SILENT, Progress
+from residual_audio.provenance import without_machine_paths
 from residual_audio.seals import prove_file, sealed
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def _record(at: Workshop, steps: Steps, left_out: dict[str, str]) -> dict[str, o
     """`run.json`: what was asked, what was used, what was skipped and why."""
     store = at.store
     return {
-        "model": at.settings.model,
+        "model": without_machine_paths(at.settings.model),
         "dataset": at.settings.dataset,
         "n_clips": len(store),
         "n_skipped": len(store.skipped),
