@@ -10,7 +10,7 @@
     python benchmarks/claims.py curved RUN                    … curved.json
     python benchmarks/claims.py early_exit RUN                … early_exit.json
     python benchmarks/claims.py probes SCORES                 … probes.json
-    python benchmarks/claims.py widths PLAIN WIDER            … widths.json
+    python benchmarks/claims.py widths PLAIN WIDER ESC50      … widths.json
 
 RUN is a run folder that `residual-audio extract`, `analyse` (and `ablate`) have filled. REFERENCE
 is the folder with `published.json` and the official TinySOL index; SCORES one with results of

@@ -12,6 +12,7 @@ import torch
 from claims_cells import PROBES, cells
 from scipy import stats
 
+from residual_audio import evaluate
 from residual_audio.evaluation.differences import paired_differences
 from residual_audio.files import write_json
 from residual_audio.report.run_tables import Tables
@@ -264,11 +265,11 @@ def early_exit(folder: Path, run: str) -> Path:
     return write_json(folder / "early_exit.json", found)
 
 
-def widths(folder: Path, plain: str, wider: str) -> Path:
+def widths(folder: Path, plain: str, wider: str, root: str) -> Path:
     """Two short trainings alike but for the widths of the stages, judged on the same clips."""
     results = {
-        name: read_result(next(iter(Path(path).glob("zero-shot_*.json"))))
-        for name, path in (("plain", plain), ("wider", wider))
+        name: evaluate(model, "esc50", root=root, folds=[4])
+        for name, model in (("plain", plain), ("wider", wider))
     }
     found = paired_differences(list(results.values()))[0]
     scores = {name: result["top1"] for name, result in results.items()}
@@ -286,9 +287,7 @@ def widths(folder: Path, plain: str, wider: str) -> Path:
                 "--set audio.optimisation.steps=160",
                 "residual-audio train small --root DATA --out wider "
                 "--set audio.optimisation.steps=160 --set audio.encoder.widths='[48,144,192,384]'",
-                "residual-audio evaluate -m plain/model -d esc50 --root ESC50 --fold 4 -o PLAIN",
-                "residual-audio evaluate -m wider/model -d esc50 --root ESC50 --fold 4 -o WIDER",
-                "python benchmarks/claims.py widths PLAIN WIDER",
+                "python benchmarks/claims.py widths plain/model wider/model ESC50",
             ],
         },
     )
