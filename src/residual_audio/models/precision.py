@@ -43,12 +43,6 @@ def products() -> Products | None:
     return _PRODUCTS.get()
 
 
-def product_type() -> torch.dtype | None:
-    """Type of products here and now; None for that of the weights."""
-    now = _PRODUCTS.get()
-    return None if now is None else now.type
-
-
 def prepare(precision: Precision, device: torch.device) -> Products:
     """For several runs of one model whose weights stay as they are."""
     check_precision(precision, device)

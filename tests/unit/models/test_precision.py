@@ -12,7 +12,7 @@ from residual_audio.errors import InputError
 from residual_audio.extraction.extraction import extract
 from residual_audio.models import precision
 from residual_audio.models.linear import linear
-from residual_audio.models.precision import check_precision, product_type, products_in
+from residual_audio.models.precision import check_precision, products, products_in
 
 CPU = torch.device("cpu")
 
@@ -39,7 +39,7 @@ def test_products_are_halved_and_sums_are_not(able) -> None:
     assert found.dtype == torch.float32
     # in bfloat16 a sum near 10,000 would be off by up to 32
     torch.testing.assert_close(found, exact, rtol=0, atol=0.05)
-    assert product_type() is None
+    assert products() is None
 
 
 def test_a_store_says_its_precision_and_is_near_float32(able, tmp_path) -> None:
