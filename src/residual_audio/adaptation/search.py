@@ -68,7 +68,7 @@ def suggest(trial: BaseTrial, problem: Problem) -> tuple[ResiDual, float]:
         settings = replace(
             NETWORK,
             learning_rate=trial.suggest_float("learning_rate", 0.01, 0.5, log=True),
-            l2=trial.suggest_float("l2", 1e-3, 3.0, log=True),
+            strength=trial.suggest_float("ridge", 1e-3, 3.0, log=True),
         )
         method = ResiDual(
             "head", stages, components, path="network", bounds=bounds, settings=settings

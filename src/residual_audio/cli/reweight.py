@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -223,6 +223,7 @@ def fit(
     from residual_audio.surface.caption_gains import fit_caption_gains
     from residual_audio.surface.fitted import (
         NETWORK,
+        RATES,
         Components,
         ResiDual,
         edit_size,
@@ -234,9 +235,6 @@ def fit(
 
     wanted = tuple(int(s) for s in stages.split(",")) if stages else None
     parts = Components.parse(components)
-    changes: dict[str, Any] = {
-        k: v for k, v in (("learning_rate", learning_rate), ("epochs", epochs)) if v
-    }
     how = ResiDual(
         level=unit,
         stages=wanted,
@@ -253,7 +251,8 @@ def fit(
         keep=tuple(keep or ()),
         max_loss=max_loss,
         hold=hold,
-        settings=replace(NETWORK, **changes),
+        settings=replace(NETWORK, epochs=epochs) if epochs else None,
+        rates=(learning_rate,) if learning_rate else RATES,
     )
     given = given_run(run, root, data_option)
     captions = _by_captions(by, given)

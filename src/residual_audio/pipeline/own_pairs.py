@@ -25,7 +25,7 @@ from residual_audio.adaptation.methods.head_tuning import HeadTuning
 from residual_audio.adaptation.methods.low_rank import LoRA
 from residual_audio.adaptation.methods.method import Method
 from residual_audio.adaptation.methods.registry import ENTRIES, REFERENCE, Entry
-from residual_audio.adaptation.methods.residual import NETWORK, ResiDual
+from residual_audio.adaptation.methods.residual import NETWORK, RATES, ResiDual
 from residual_audio.adaptation.pair_problem import PairProblem, pair_problem
 from residual_audio.data.base import Dataset
 from residual_audio.data.splits import Folds
@@ -156,9 +156,12 @@ def _method(asked: PairSettings, pairs: PairProblem, fits: Path, progress: Progr
     problem = pairs.problem
     if asked.how == "residual":
         stages = tuple(problem.stages[-2:])
-        settings = _limited(NETWORK, asked.epochs)
         return ResiDual(
-            stages=stages, path="network", objective=problem.objective, settings=settings
+            stages=stages,
+            path="network",
+            objective=problem.objective,
+            settings=_limited(NETWORK, asked.epochs),
+            rates=RATES,
         )
     if asked.how == "all":
         return LoopFineTuning(fits, epochs=asked.epochs or EPOCHS, progress=progress)

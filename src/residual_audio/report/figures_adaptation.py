@@ -178,7 +178,9 @@ def sweep_parallel(tables: Tables) -> Figure:
     import matplotlib.pyplot as plt
 
     table = tables.need("sweep_trials", "held_out_top1", "stages", "learning_rate")
-    axes_of = [c for c in ("stages", "components", "learning_rate", "epochs", "l2") if c in table]
+    axes_of = [
+        c for c in ("stages", "components", "learning_rate", "epochs", "ridge") if c in table
+    ]
     figure, (lines, boxes) = plt.subplots(
         1, 2, figsize=(PAGE, 2.6), gridspec_kw={"width_ratios": [2, 1]}
     )

@@ -15,11 +15,14 @@ from torch import Tensor
 
 from residual_audio.errors import InputError
 from residual_audio.reweight.objectives import Objective
+from residual_audio.reweight.path import Kind
 from residual_audio.reweight.penalty import UNBOUNDED, Bounds
 
 ClipNumbers = Tensor | slice
 Embed = Callable[[ClipNumbers], Tensor]
 """Clip numbers (a tensor, or a slice where they are a run) → joint embeddings [clip, d]."""
+Units = Sequence[Sequence[Tensor]]
+"""Parameters that stay or go together."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,12 @@ class FitSettings:
     learning_rate: float = 0.1
     batch_size: int | None = 128
     """None: all clips in one step."""
-    l2: float = 0.0
-    """Pull back to the start (1 for gains), decoupled from the gradient as in AdamW:
-    λ ← λ − rate · l2 · (λ − 1) a step."""
-    l1: float = 0.0
-    """Shrink |λ − 1| by rate · l1 a step, never past 0: gains without use stay exactly 1."""
+    penalty: Kind = "ridge"
+    """What pulls back to the start (1 for gains) after every step, decoupled from the gradient as
+    in AdamW. ridge: λ ← λ − rate · strength · (λ − 1); lasso: |λ − 1| shrinks by rate · strength,
+    never past 0; group: ‖λ − 1‖ of a unit by rate · strength · √n. Adam's steps are as long as the
+    rate where all batches agree, so at a strength of 1 the last two let nothing move."""
+    strength: float = 0.0
     bounds: Bounds = UNBOUNDED
     patience: int = 5
     """Epochs without a better held-out loss before stopping."""
@@ -61,11 +65,13 @@ def fit(
     settings: FitSettings,
     *,
     epochs: int | None = None,
+    units: Units = (),
 ) -> History:
     """Train in place; with held-out clips the parameters of the best epoch are kept.
 
     The start itself is a candidate: where no epoch has a lower held-out loss, nothing changes.
-    Without held-out clips exactly `epochs` epochs are run.
+    Without held-out clips exactly `epochs` epochs are run. `units`: which of the parameters belong
+    together under a group penalty; none for each by itself.
     """
     if len(train) < 2:
         raise InputError(f"there are only {len(train)} clips to fit on")
@@ -89,7 +95,7 @@ def fit(
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-            _constrain(parameters, first, settings)
+            _constrain(parameters, first, settings, units)
         train_losses.append(float(summed) / len(rows))
         if not np.isfinite(train_losses[-1]):
             raise InputError(
@@ -130,17 +136,33 @@ def as_run(rows: Tensor) -> ClipNumbers:
 
 @torch.no_grad()
 def _constrain(
-    parameters: Sequence[Tensor], first: Sequence[Tensor], settings: FitSettings
+    parameters: Sequence[Tensor], first: Sequence[Tensor], settings: FitSettings, units: Units
 ) -> None:
-    rate = settings.learning_rate
+    amount = settings.learning_rate * settings.strength
+    if amount and settings.penalty == "group":
+        _shrink_units(parameters, first, amount, units)
     for p, s in zip(parameters, first, strict=True):
-        if settings.l2:
-            p.sub_(rate * settings.l2 * (p - s))
-        if settings.l1:
+        if amount and settings.penalty == "ridge":
+            p.sub_(amount * (p - s))
+        if amount and settings.penalty == "lasso":
             change = p - s
-            p.copy_(s + change.sign() * (change.abs() - rate * settings.l1).clamp(min=0))
+            p.copy_(s + change.sign() * (change.abs() - amount).clamp(min=0))
         if settings.bounds.finite:
             p.clamp_(settings.bounds.low, settings.bounds.high)
+
+
+def _shrink_units(
+    parameters: Sequence[Tensor], first: Sequence[Tensor], amount: float, units: Units
+) -> None:
+    """Every unit's change made shorter by `amount` · √n, and none where it is shorter than that."""
+    start = dict(zip(map(id, parameters), first, strict=True))
+    for unit in units or [[p] for p in parameters]:
+        changes = [p - start[id(p)] for p in unit]
+        length = float(torch.stack([change.square().sum() for change in changes]).sum().sqrt())
+        price = amount * sum(p.numel() for p in unit) ** 0.5
+        left = 1.0 - price / length if length > price else 0.0
+        for p, change in zip(unit, changes, strict=True):
+            p.copy_(start[id(p)] + left * change)
 
 
 @torch.no_grad()

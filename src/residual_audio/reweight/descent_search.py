@@ -1,23 +1,26 @@
 """Descent with its settings and epochs chosen on held-out clips, then run again on all of them.
 
 For what runs the encoder: gains inside it, low-rank updates, tuning. Gains on the direct path need
-neither rates nor epochs (see `solver`).
+neither rates nor epochs (see `solver`). Rates are compared in short heats; strengths of a penalty
+are run to their end, and the strongest within one standard error (over groups) of the least
+held-out loss is taken, with the start as a candidate like any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from residual_audio.reweight.descent import Embed, FitSettings, fit
+from residual_audio.reweight.descent import Embed, FitSettings, Units, fit
 from residual_audio.reweight.objectives import Objective
+from residual_audio.reweight.path import jackknife
 
 # share of the epochs after which settings are compared
-HEAT = 0.2
+HEAT = 0.1
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class Search:
 
     options: tuple[FitSettings, ...]
     """In order of preference."""
+    strengths: tuple[float, ...] = ()
+    """Of the penalty, falling; none: that of the options."""
     few_shot_epochs: int = 15
     """Run where no clip can be spared to choose by (one to three clips a class)."""
     few_shot_rate: float | None = None
@@ -47,15 +52,44 @@ class Choice:
     @property
     def notes(self) -> dict[str, float | bool]:
         """For the record of what was fitted."""
-        if self.held_out_loss is None:
-            return {"epochs": self.epochs, "l2": self.settings.l2}
-        return {
-            "epochs": self.epochs,
-            "rate": self.settings.learning_rate,
-            "l2": self.settings.l2,
-            "held_out_loss": self.held_out_loss,
-            "converged": not self.capped,
-        }
+        out: dict[str, float | bool] = {"epochs": self.epochs, "strength": self.settings.strength}
+        if self.held_out_loss is not None:
+            out |= {
+                "rate": self.settings.learning_rate,
+                "held_out_loss": self.held_out_loss,
+                "converged": not self.capped,
+            }
+        return out
+
+
+@dataclass(frozen=True)
+class HeldOutClips:
+    """Clips that choose, and the groups they come in; there may be none."""
+
+    rows: np.ndarray
+    groups: Sequence[str] = ()
+    """[clip of `rows`]; none: every clip stands alone."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def standard_error(self, embed: Embed, loss: Objective) -> float:
+        """Of the loss over these clips as the parameters stand, over groups."""
+        with torch.no_grad():
+            joint = torch.cat([embed(part) for part in torch.as_tensor(self.rows).split(512)])
+        rows = torch.as_tensor(self.rows)
+        groups = self.groups or [str(i) for i in self.rows]
+        return jackknife(joint, groups, lambda some, which: loss(some, rows[which]))[1]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One setting run to its end."""
+
+    settings: FitSettings
+    loss: float
+    error: float
+    epochs: int
 
 
 def search_and_fit(
@@ -63,8 +97,9 @@ def search_and_fit(
     parameters: Sequence[Tensor],
     loss: Objective,
     train: np.ndarray,
-    held_out: np.ndarray,
+    held_out: HeldOutClips,
     search: Search,
+    units: Units = (),
 ) -> Choice:
     """Fit the parameters in place, from where they stand.
 
@@ -82,21 +117,38 @@ def search_and_fit(
         chosen = search.options[0]
         if search.few_shot_rate is not None:
             chosen = replace(chosen, learning_rate=search.few_shot_rate)
-        fit(embed, parameters, loss, train, None, chosen, epochs=search.few_shot_epochs)
-        return Choice(chosen, search.few_shot_epochs)
+        count = search.few_shot_epochs
+        fit(embed, parameters, loss, train, None, chosen, epochs=count, units=units)
+        return Choice(chosen, count)
 
-    def try_out(option: FitSettings, epochs: int) -> tuple[float, int]:
-        history = fit(embed, parameters, loss, train, held_out, option, epochs=epochs)
+    def try_out(option: FitSettings, epochs: int) -> _Trial:
+        rows = held_out.rows
+        history = fit(embed, parameters, loss, train, rows, option, epochs=epochs, units=units)
+        error = held_out.standard_error(embed, loss) if search.strengths else 0.0
         back()
-        return min(history.held_out_loss), history.best_epoch
+        return _Trial(option, min(history.held_out_loss), error, history.best_epoch)
 
     options = list(search.options)
     if len(options) > 1:
         heat = max(1, round(HEAT * options[0].epochs))
-        options.sort(key=lambda option: try_out(option, heat)[0])
-    chosen = options[0]
-    best, epochs = try_out(chosen, chosen.epochs)
-    if epochs:
-        everyone = np.sort(np.concatenate([train, held_out]))
-        fit(embed, parameters, loss, everyone, None, chosen, epochs=epochs)
-    return Choice(chosen, epochs, best, capped=epochs == chosen.epochs)
+        options.sort(key=lambda option: try_out(option, heat).loss)
+    found = try_strengths(options[0], search.strengths, try_out)
+    chosen = found.settings
+    if found.epochs:
+        everyone = np.sort(np.concatenate([train, held_out.rows]))
+        fit(embed, parameters, loss, everyone, None, chosen, epochs=found.epochs, units=units)
+    return Choice(chosen, found.epochs, found.loss, capped=found.epochs == chosen.epochs)
+
+
+def try_strengths(
+    option: FitSettings,
+    strengths: Sequence[float],
+    try_out: Callable[[FitSettings, int], _Trial],
+) -> _Trial:
+    """The strongest penalty whose held-out loss is within one standard error of the least."""
+    if not strengths:
+        return try_out(option, option.epochs)
+    tried = [try_out(option, 0)]  # the start, which no penalty can hold better
+    tried += [try_out(replace(option, strength=one), option.epochs) for one in strengths]
+    best = min(tried, key=lambda one: one.loss)
+    return next(one for one in tried if one.loss <= best.loss + best.error)

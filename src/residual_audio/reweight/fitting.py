@@ -12,8 +12,13 @@ from torch import Tensor
 from residual_audio.judge.answers import Judge
 from residual_audio.models.joint import JointHead
 from residual_audio.reweight.agreement import Agreement, choose_refit, other_part
-from residual_audio.reweight.descent import Embed
-from residual_audio.reweight.descent_search import Choice, Search, search_and_fit
+from residual_audio.reweight.descent import Embed, Units
+from residual_audio.reweight.descent_search import (
+    Choice,
+    HeldOutClips,
+    Search,
+    search_and_fit,
+)
 from residual_audio.reweight.direct_loss import DirectLoss
 from residual_audio.reweight.keep_in_place import (
     STRENGTHS,
@@ -220,8 +225,10 @@ def _choose_hold(
 
 
 def fit_inside(
-    embed: Embed, parameters: Sequence[Tensor], lesson: Lesson, search: Search
+    embed: Embed, parameters: Sequence[Tensor], lesson: Lesson, search: Search, units: Units = ()
 ) -> Choice:
     """Fit an adapter where `embed` runs the encoder on any clip."""
     loss = objective(lesson.objective, lesson.judge)
-    return search_and_fit(embed, parameters, loss, lesson.train, lesson.held_out, search)
+    groups = [lesson.named_groups[i] for i in lesson.held_out]
+    held_out = HeldOutClips(lesson.held_out, groups)
+    return search_and_fit(embed, parameters, loss, lesson.train, held_out, search, units)

@@ -52,6 +52,12 @@ class NetworkGains(nn.Module):
                 self.register_buffer(f"{part}_{i}", value, persistent=False)
 
     @property
+    def by_unit(self) -> list[list[Tensor]]:
+        """Every unit's parameters: its gains, and that of its mean where it has one."""
+        means = {int(i): [value] for i, value in self.means.items()}
+        return [[value, *means.get(i, [])] for i, value in enumerate(self.values)]
+
+    @property
     def first_block(self) -> int:
         """The earliest edited block; the number of blocks where only the output is edited."""
         index = blocks_of(self._sites)

@@ -16,6 +16,7 @@ from residual_audio.adaptation.divisions import folds_of, whole_split
 from residual_audio.adaptation.methods.method import Method
 from residual_audio.adaptation.methods.registry import ENTRIES, REFERENCE
 from residual_audio.adaptation.methods.residual import NETWORK as NETWORK
+from residual_audio.adaptation.methods.residual import RATES as RATES
 from residual_audio.adaptation.methods.residual import ResiDual
 from residual_audio.adaptation.problem import Problem, problem_of
 from residual_audio.adaptation.synthetic_reference import with_synthetic

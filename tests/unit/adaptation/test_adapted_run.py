@@ -120,7 +120,7 @@ def test_a_sweep_searches_both_paths(store, passes, tmp_path):
     problem = problem_of(store, passes=passes)
     folds = folds_of(problem.clips, 3)
     point = {"stages": "{3}", "components": "all", "max_gain": 3.0}
-    network = {"path": "network", "learning_rate": 0.05, "l2": 0.01, "network_epochs": 2}
+    network = {"path": "network", "learning_rate": 0.05, "ridge": 0.01, "network_epochs": 2}
     inside, epochs = suggest(FixedTrial(point | network), problem)
     assert inside.path == "network"
     split = next(splits_of(problem, folds))

@@ -19,7 +19,7 @@ from residual_audio.reweight.axes import (
     what_gains_move,
 )
 from residual_audio.reweight.descent import FitSettings, fit
-from residual_audio.reweight.descent_search import Search, search_and_fit
+from residual_audio.reweight.descent_search import HeldOutClips, Search, search_and_fit
 from residual_audio.reweight.gains import affine_of, coarse
 from residual_audio.reweight.objectives import (
     answer_entropy,
@@ -148,7 +148,7 @@ def test_stopping_keeps_the_start_when_nothing_helps(parts, head, judge):
         [value],
         adverse,
         np.arange(N),
-        np.arange(N),
+        HeldOutClips(np.arange(N)),
         Search((settings,)),
     )
     assert chosen.epochs == 0
@@ -163,7 +163,7 @@ def test_the_chosen_epochs_are_run_again_from_the_start_on_all_clips(parts, head
     search = Search((settings, FitSettings(epochs=6, batch_size=16, learning_rate=30.0)))
     train, held = (np.flatnonzero((np.arange(N) % 3 == 0) == part) for part in (False, True))
     chosen = search_and_fit(
-        lambda r: head(terms.latent(found, r)), [found], loss, train, held, search
+        lambda r: head(terms.latent(found, r)), [found], loss, train, HeldOutClips(held), search
     )
     assert chosen.epochs > 0
     want = torch.ones(terms.n_gains, requires_grad=True)
@@ -180,17 +180,17 @@ def test_without_held_out_clips_a_fixed_number_of_epochs_is_run(parts, head, jud
         [value],
         cross_entropy(judge),
         np.arange(N),
-        np.arange(0),
-        Search((FitSettings(l2=0.3),), few_shot_epochs=3, few_shot_rate=0.01),
+        HeldOutClips(np.arange(0)),
+        Search((FitSettings(strength=0.3),), few_shot_epochs=3, few_shot_rate=0.01),
     )
-    assert chosen.notes == {"epochs": 3, "l2": 0.3}
+    assert chosen.notes == {"epochs": 3, "strength": 0.3}
     assert chosen.settings.learning_rate == 0.01
 
 
-def test_l1_leaves_most_gains_exactly_at_one(parts, head, judge):
+def test_a_lasso_leaves_most_gains_exactly_at_one(parts, head, judge):
     terms = direct_terms(parts, spectra_of(parts, ALL))
     counts = []
-    for l1 in (0.0, 0.5):
+    for strength in (0.0, 0.5):
         value = torch.ones(terms.n_gains, requires_grad=True)
         fit(
             lambda r, value=value: head(terms.latent(value, r)),
@@ -198,19 +198,68 @@ def test_l1_leaves_most_gains_exactly_at_one(parts, head, judge):
             cross_entropy(judge),
             np.arange(N),
             None,
-            FitSettings(epochs=10, l1=l1, learning_rate=0.02),
+            FitSettings(epochs=10, penalty="lasso", strength=strength, learning_rate=0.02),
         )
         counts.append(int((value == 1).sum()))
     assert counts[0] == 0
     assert counts[1] > 0
 
 
-def test_l2_pulls_towards_one_and_bounds_hold(parts, head, judge):
+def test_a_group_penalty_leaves_whole_units_at_one(parts, head, judge):
+    terms = direct_terms(parts, spectra_of(parts, ALL))
+    moved = []
+    for strength in (0.0, 0.8, 1.5):
+        units = [[torch.ones(n, requires_grad=True)] for n in terms.sizes]
+        values = [unit[0] for unit in units]
+        fit(
+            lambda r, values=values: head(terms.latent(torch.cat(values), r)),
+            values,
+            cross_entropy(judge),
+            np.arange(N),
+            None,
+            FitSettings(epochs=10, penalty="group", strength=strength, learning_rate=0.02),
+            units=units,
+        )
+        for value in values:  # all of a unit or nothing of it
+            assert (value != 1).all() or (value == 1).all()
+        moved.append(sum(bool((value != 1).any()) for value in values))
+    assert moved[0] == len(terms.sizes) >= moved[1] > moved[2] == 0
+
+
+def test_the_strongest_penalty_within_one_standard_error_is_taken(parts, head, judge):
+    terms = direct_terms(parts, spectra_of(parts, ALL))
+    value = torch.ones(terms.n_gains, requires_grad=True)
+    train, held = (np.flatnonzero((np.arange(N) % 3 == 0) == part) for part in (False, True))
+    settings = FitSettings(epochs=8, penalty="lasso", batch_size=None)
+
+    def chosen(strengths):
+        with torch.no_grad():
+            value.fill_(1.0)
+        return search_and_fit(
+            lambda r: head(terms.latent(value, r)),
+            [value],
+            cross_entropy(judge),
+            train,
+            HeldOutClips(held),
+            Search((settings,), strengths),
+        )
+
+    alone = {s: chosen((s,)).held_out_loss for s in (0.9, 0.3, 0.0)}
+    found = chosen((0.9, 0.3, 0.0))
+    assert found.held_out_loss >= min(alone.values())
+    stronger = [loss for s, loss in alone.items() if s > found.settings.strength]
+    assert all(loss > found.held_out_loss for loss in stronger)
+    # nothing can move at a strength beyond the length of a step: the start is taken
+    assert chosen((1.5,)).epochs == 0
+    assert torch.equal(value.detach(), torch.ones(terms.n_gains))
+
+
+def test_a_ridge_pulls_towards_one_and_bounds_hold(parts, head, judge):
     terms = direct_terms(parts, spectra_of(parts, ALL))
     spread_of = []
-    for l2, bounds in ((0.0, UNBOUNDED), (5.0, UNBOUNDED), (0.0, Bounds(0.0, 1.2))):
+    for strength, bounds in ((0.0, UNBOUNDED), (5.0, UNBOUNDED), (0.0, Bounds(0.0, 1.2))):
         value = torch.ones(terms.n_gains, requires_grad=True)
-        settings = FitSettings(epochs=40, l2=l2, learning_rate=0.1, bounds=bounds)
+        settings = FitSettings(epochs=40, strength=strength, learning_rate=0.1, bounds=bounds)
         fit(
             lambda r, value=value: head(terms.latent(value, r)),
             [value],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -19,6 +20,13 @@ from residual_audio.reweight.tuning import TunedWeights
 from residual_audio.types import FloatArray
 
 FEW_SHOT_NETWORK_EPOCHS = 8
+
+
+def rates_of(settings: FitSettings, rates: Sequence[float], seed: int) -> Search:
+    """The held-out clips choose among rates; none: that of the settings."""
+    own = replace(settings, seed=seed)
+    options = tuple(replace(own, learning_rate=rate) for rate in rates) or (own,)
+    return Search(options, few_shot_epochs=FEW_SHOT_NETWORK_EPOCHS)
 
 
 def lesson_of(problem: Problem, split: Split, objective: str | None = None) -> Lesson:
@@ -43,24 +51,20 @@ def fit_adapter(
     split: Split,
     adapter: Adapter,
     parameters: Sequence[Tensor],
-    settings: FitSettings,
+    search: Search,
 ) -> Fitted:
     """Train what edits the forward pass, from the first block that it touches on."""
     embed = problem.encoder.embed(adapter)
-    search = Search((settings,), FEW_SHOT_NETWORK_EPOCHS)
     choice = fit_inside(embed, parameters, lesson_of(problem, split), search)
     n = sum(p.numel() for p in parameters)
     return Fitted(scores_of(problem, split.test, embed), n, notes=choice.notes)
 
 
-def fit_weights(
-    problem: Problem, split: Split, tuned: TunedWeights, settings: FitSettings
-) -> Fitted:
+def fit_weights(problem: Problem, split: Split, tuned: TunedWeights, search: Search) -> Fitted:
     """Train weights of the model itself and put them back."""
     streams = problem.encoder
     try:
         embed = streams.embed(tuned) if tuned.first_block else streams.embed_whole(tuned)
-        search = Search((settings,), FEW_SHOT_NETWORK_EPOCHS)
         choice = fit_inside(embed, tuned.parameters, lesson_of(problem, split), search)
         scores = scores_of(problem, split.test, embed)
         became = [(p, p.detach().clone()) for p in tuned.parameters]

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from residual_audio.adaptation.divisions import Split
-from residual_audio.adaptation.methods.in_encoder import fit_adapter
+from residual_audio.adaptation.methods.in_encoder import fit_adapter, rates_of
 from residual_audio.adaptation.methods.method import Fitted, InEncoder
 from residual_audio.adaptation.problem import Problem
 from residual_audio.reweight.descent import FitSettings
 from residual_audio.reweight.lora import LowRank, rank_within
 from residual_audio.reweight.low_rank_form import trained_form
 
-SETTINGS = FitSettings(epochs=20, learning_rate=3e-3, batch_size=32, patience=4)
+SETTINGS = FitSettings(epochs=60, learning_rate=3e-3, batch_size=32, patience=4)
+RATES = (3e-3, 1e-2)
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class LoRA(InEncoder):
     """None: `times` the number of gains of all heads."""
     times: int = 1
     settings: FitSettings = SETTINGS
+    rates: tuple[float, ...] = RATES
+    """Of which the held-out clips choose; none: that of the settings."""
 
     def fit(self, problem: Problem, split: Split) -> Fitted:
         return self.trained(problem, split)[1]
@@ -36,7 +39,7 @@ class LoRA(InEncoder):
         gains = sum(site.n_heads * site.d_head for site in problem.sites)
         sites, rank = rank_within(self.budget or self.times * gains, problem.sites)
         lora = LowRank(problem.sites, sites, rank, split.seed)
-        settings = replace(self.settings, seed=split.seed)
-        found = fit_adapter(problem, split, lora, list(lora.parameters()), settings)
+        search = rates_of(self.settings, self.rates, split.seed)
+        found = fit_adapter(problem, split, lora, list(lora.parameters()), search)
         notes = {**found.notes, "rank": rank, "sites": len(sites)}
         return lora, replace(found, notes=notes, updates=trained_form(lora))

@@ -42,7 +42,14 @@ from residual_audio.reweight.terms import DirectTerms, direct_terms
 from residual_audio.types import FloatArray, Spectrum
 
 # `patience` stops it; what reaches the cap says so
-NETWORK = FitSettings(epochs=60, learning_rate=0.03, batch_size=32, patience=4, bounds=Bounds(0, 4))
+NETWORK = FitSettings(epochs=60, learning_rate=0.1, batch_size=32, patience=4, bounds=Bounds(0, 4))
+RATES = (0.3, 0.1)
+INSIDE: dict[Kind, tuple[float, ...]] = {
+    "group": (0.4, 0.3, 0.1),
+    "lasso": (0.4, 0.3, 0.1),
+    "ridge": (0.3, 0.03, 0.003),
+}
+"""Strengths of a penalty inside the network, where Adam's steps have a length of their own."""
 
 AXES_HOLD = 20.0
 """How strongly references are held while axes are learned; gains along them choose their own."""
@@ -79,7 +86,7 @@ class ResiDual:
     bounds: tuple[float, float] | None = None
     """The least and the largest gain; None: 0 and 4, and none where references are kept."""
     penalty: Kind = "group"
-    """group: units stay at 1; lasso: single gains do; ridge: all move. Direct path only."""
+    """group: units stay at 1; lasso: single gains do; ridge: all move."""
     agreement: float = 0.9
     """Chosen gains are held so that edits of two parts of the clips have this cosine; 0: no such
     demand. Direct path only."""
@@ -93,7 +100,8 @@ class ResiDual:
     """Share of right answers that may be lost there."""
     hold: Hold = "answers"
     settings: FitSettings | None = None
-    """Of the descent inside the network; None: what is good there."""
+    """Of the descent inside the network; a strength there is taken as it is. None: what is good
+    there, its rate and strength chosen by the held-out clips."""
     rates: tuple[float, ...] = ()
     """Learning rates of which the held-out clips choose, inside the network."""
 
@@ -211,7 +219,8 @@ class ResiDual:
         gains = self.start(problem, split)
         embed = streams.embed(gains)
         lesson = lesson_of(problem, split, self.objective)
-        choice = fit_inside(embed, list(gains.parameters()), lesson, self.search(split.seed))
+        search = self.search(split.seed)
+        choice = fit_inside(embed, list(gains.parameters()), lesson, search, gains.by_unit)
         found = gains.gains()
         found = replace(found, fitted_on={**found.fitted_on, **choice.notes})
         return Fitted(scores_of(problem, split.test, embed), n_gains(found), found, choice.notes)
@@ -221,9 +230,13 @@ class ResiDual:
         settings = self.settings or NETWORK
         bounds = UNBOUNDED if self.free else self.limits
         settings = replace(settings, seed=seed, bounds=bounds)
-        rates = self.rates or (settings.learning_rate,)
+        strengths: tuple[float, ...] = ()
+        if not settings.strength and not self.free:
+            strengths = INSIDE[self.penalty]
+            settings = replace(settings, penalty=self.penalty, strength=strengths[-1])
+        rates = self.rates or (RATES if self.settings is None else (settings.learning_rate,))
         options = tuple(replace(settings, learning_rate=rate) for rate in rates)
-        return Search(options, FEW_SHOT_NETWORK_EPOCHS)
+        return Search(options, strengths, FEW_SHOT_NETWORK_EPOCHS)
 
 
 def _held_by(part: Drift, latent: torch.Tensor) -> torch.Tensor:
