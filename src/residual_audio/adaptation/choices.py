@@ -17,6 +17,7 @@ from residual_audio.engine.cores import on_single_cores
 from residual_audio.errors import InputError
 from residual_audio.progress import SILENT, Progress
 from residual_audio.reweight.edit_size import times_chosen
+from residual_audio.reweight.few import most_worth
 from residual_audio.reweight.path import StrengthPath
 from residual_audio.table import Table, from_rows
 
@@ -51,7 +52,9 @@ def chosen_table(
         for job in jobs:
             strength = float(main.notes[splits[job].name]["strength"])
             here = problem.on(splits[job].fit, splits[job].held_out)
-            for unit in _drawn(here, splits[job], method, strength, n_draws):
+            n = sum(times_chosen([main.gains[splits[job].name]]).values())
+            choice = (strength, n) if np.isfinite(strength) else None
+            for unit in _drawn(here, splits[job], method, choice, n_draws):
                 counts[unit] = counts.get(unit, 0) + 1
             progress.advance()
 
@@ -61,16 +64,22 @@ def chosen_table(
         for unit, n in times_chosen(list(main.gains.values())).items()
     ]
     rows.sort(key=lambda row: (-row["folds"], -row["draws"], row["unit"]))
-    note = f"{len(splits)} folds, {n_draws} draws of groups in each, at the strength of the fold"
+    note = f"{len(splits)} folds, {n_draws} draws of groups in each, chosen as in the fold"
     return from_rows("adapted_chosen", rows, "How often a unit is chosen", (note,))
 
 
 def _drawn(
-    problem: Problem, split: Split, method: ResiDual, strength: float, n_draws: int
+    problem: Problem,
+    split: Split,
+    method: ResiDual,
+    choice: tuple[float, int] | None,
+    n_draws: int,
 ) -> list[str]:
-    """Units chosen, once for each draw that chooses them."""
-    if not np.isfinite(strength):
+    """Units chosen, once for each draw that chooses them: at the strength of the fold, or (few) as
+    many as the fold has."""
+    if choice is None:
         return []
+    strength, n = choice
     terms, lesson = method.terms(problem, split), lesson_of(problem, split, method.objective)
     names = np.asarray(problem.groups)[split.train]
     groups, number = np.unique(names, return_inverse=True)
@@ -80,6 +89,10 @@ def _drawn(
         times = np.bincount(rng.integers(len(groups), size=len(groups)), minlength=len(groups))
         rows = np.repeat(split.train, times[number])
         loss = lesson.loss(terms, problem.head, rows)
-        x = StrengthPath(loss, method.regularity).at(strength).x
-        found += [terms.units[unit] for unit in np.unique(owner[x != 0])]
+        if method.chooses_few:
+            units = most_worth(loss, n, method.few)
+        else:
+            x = StrengthPath(loss, method.regularity).at(strength).x
+            units = np.unique(owner[x != 0]).tolist()
+        found += [terms.units[unit] for unit in units]
     return found

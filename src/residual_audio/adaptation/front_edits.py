@@ -19,11 +19,12 @@ from residual_audio.adaptation.problem import Problem
 from residual_audio.adaptation.references import references_of
 from residual_audio.reweight.cached import Adapter
 from residual_audio.reweight.edit_size import edit_size
+from residual_audio.reweight.few import FIRST
 from residual_audio.reweight.fitting import HELD_RIDGE, HoldPath
 from residual_audio.reweight.gains import blend
 from residual_audio.reweight.keep_in_place import held_in
 from residual_audio.reweight.network import NetworkGains
-from residual_audio.reweight.path import DEFAULT_STRENGTH, StrengthPath
+from residual_audio.reweight.path import StrengthPath
 from residual_audio.reweight.terms import terms_of
 from residual_audio.types import FloatArray, Gains
 
@@ -93,12 +94,9 @@ def bounded() -> FrontFamily:
     def edits(problem: Problem, split: Split) -> dict[float, FrontEdit]:
         out = {}
         for largest in LARGEST:
-            method = ResiDual(bounds=(0.0, largest))
-            terms = method.terms(problem, split)
-            loss = lesson_of(problem, split).loss(terms, problem.head, split.train)
-            x = StrengthPath(loss, method.regularity).at(DEFAULT_STRENGTH["group"]).x
-            values = torch.from_numpy(1.0 + x).float().clamp(0.0, largest)
-            out[largest] = edit_of_gains(terms.gains(values, problem.about))
+            gains = ResiDual(bounds=(0.0, largest), ridge=FIRST).fit(problem, split).gains
+            assert gains is not None
+            out[largest] = edit_of_gains(gains)
         return out
 
     return FrontFamily("largest gain", edits)
@@ -157,7 +155,7 @@ def families(keep: Sequence[str], network: bool = False) -> list[FrontFamily]:
         held(keep),
         bounded(),
         blended("unbounded", ResiDual(unbounded=True)),
-        blended("learned axes", ResiDual(axes="learned")),
+        blended("few heads", ResiDual()),
         mapped(Ridge()),
     ]
     if network:

@@ -167,7 +167,7 @@ def fit(
         typer.Option(
             "--axes",
             help="Principal (pca) or control axes, or learned together with the gains in the same "
-            "subspaces. Without it: pca; learned with --keep.",
+            "subspaces. Without it: learned; pca with --unbounded, --path network, other units.",
         ),
     ] = None,
     bounds: Annotated[
@@ -178,9 +178,16 @@ def fit(
         ),
     ] = None,
     penalty: Annotated[
-        Literal["group", "lasso", "ridge"],
-        typer.Option("--penalty", help="What stays at 1: whole units, single gains, nothing."),
-    ] = "group",
+        Literal["few", "group", "lasso", "ridge"] | None,
+        typer.Option(
+            "--penalty",
+            help="What stays at 1: all but a share of the units (few), units or single gains that "
+            "are not worth it (group, lasso), nothing (ridge). Without it: few of heads.",
+        ),
+    ] = None,
+    share: Annotated[
+        float, typer.Option("--share", help="Of the units, at most so many move (few).")
+    ] = 0.32,
     agree: Annotated[
         float,
         typer.Option("--agree", help="Cosine that edits of two parts of the clips are to have."),
@@ -246,6 +253,7 @@ def fit(
         axes=axes,
         bounds=_bounds(bounds) if bounds else None,
         penalty=penalty,
+        share=share,
         agreement=agree,
         unbounded=unbounded,
         keep=tuple(keep or ()),

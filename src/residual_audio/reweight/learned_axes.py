@@ -9,17 +9,17 @@ place to begin. Gains along them, and their bounds, are for the solver.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from scipy.optimize import minimize
-from torch import Tensor
 
 from residual_audio.errors import InputError
 from residual_audio.reweight.penalty import Bounds
 from residual_audio.reweight.terms import DirectTerms
+from residual_audio.reweight.turned import Roots, TurnedClips, TurnedEdit, Value, along_axes
 from residual_audio.types import FloatArray, Spectrum
 
 STEPS = 60
@@ -27,76 +27,8 @@ RIDGE = 1e-4
 BOUNDED_RIDGE = 3.0
 """As a share of the root mean square slope at 1: strong enough that few eigenvalues leave the
 bounds, and that other clips of the kind make much the same axes."""
-Measured = tuple[DirectTerms, Callable[[Tensor], Tensor]]
+Measured = tuple[DirectTerms, Value]
 """Clips, and what is made small as a function of their latents [clip, D]."""
-
-
-class _Turned:
-    """Clips under an edit that turns: their latents, and slopes in the edit."""
-
-    def __init__(self, terms: DirectTerms, value: Callable[[Tensor], Tensor]) -> None:
-        self._terms, self._value = terms, value
-        self.units, self.width = len(terms.sizes), max(terms.sizes)
-        n, d = terms.base.shape
-        place = [u * self.width + np.arange(size) for u, size in enumerate(terms.sizes)]
-        inside = torch.from_numpy(np.concatenate(place))
-        # units of fewer dimensions are padded with directions that nothing goes through
-        padded = torch.zeros(n, self.units * self.width)
-        padded[:, inside] = terms.amplitudes
-        self._amplitudes = padded.view(n, self.units, self.width).transpose(0, 1).contiguous()
-        self._axes = torch.zeros(self.units * self.width, d)
-        self._axes[inside] = terms.axes
-
-    def bends(self) -> tuple[Tensor, Tensor]:
-        """The root of the energy through every unit, and of its mean."""
-        energy = self._amplitudes.square().sum((1, 2)) / self._amplitudes.shape[1]
-        return _root(energy), _root(self._terms.means.square().sum(1))
-
-    def value(self, turns: Tensor, means: Tensor) -> float:
-        with torch.no_grad():
-            return float(self._value(self._latent(turns, means)))
-
-    def __call__(self, turns: Tensor, means: Tensor) -> tuple[float, Tensor]:
-        latent = self._latent(turns, means).requires_grad_()
-        with torch.enable_grad():
-            value = self._value(latent)
-            value.backward()  # type: ignore[no-untyped-call]
-        assert latent.grad is not None
-        along = (latent.grad @ self._axes.T).view(-1, self.units, self.width).transpose(0, 1)
-        slope = self._amplitudes.transpose(1, 2) @ along
-        slope = 0.5 * (slope + slope.transpose(1, 2))
-        return value.item(), torch.cat([slope.flatten(), self._terms.means @ latent.grad.sum(0)])
-
-    def _latent(self, turns: Tensor, means: Tensor) -> Tensor:
-        moved = (self._amplitudes @ turns).transpose(0, 1).flatten(1) @ self._axes
-        return self._terms.base + moved + means @ self._terms.means
-
-
-class _TurnedLoss:
-    """What is made small under an edit: S of every unit and the gains of means, in one vector."""
-
-    def __init__(self, parts: Sequence[Measured]) -> None:
-        self._parts = [_Turned(*part) for part in parts]
-        self.units, self.width = self._parts[0].units, self._parts[0].width
-        inside, means = self._parts[0].bends()
-        self.bends = torch.cat([inside.repeat_interleave(self.width**2), means])
-        """Relative curvature of every number."""
-
-    def parts(self, edit: Tensor) -> tuple[Tensor, Tensor]:
-        """S [unit, width, width] and the changes of the gains of means [unit]."""
-        inside = self.units * self.width**2
-        return edit[:inside].view(self.units, self.width, self.width), edit[inside:]
-
-    def value(self, edit: Tensor) -> float:
-        return sum(part.value(*self.parts(edit)) for part in self._parts)
-
-    def __call__(self, edit: Tensor) -> tuple[float, Tensor]:
-        found = [part(*self.parts(edit)) for part in self._parts]
-        return sum(value for value, _ in found), torch.stack([s for _, s in found]).sum(0)
-
-
-def _root(energy: Tensor) -> Tensor:
-    return energy.clamp(min=1e-3 * float(energy.max()) if len(energy) else 0.0).sqrt()
 
 
 @dataclass(frozen=True)
@@ -116,34 +48,36 @@ def learned_axes(clips: Measured, bounds: Bounds, held: Sequence[Measured] = ())
     terms = clips[0]
     if not terms.keep_mean or terms.whole.shape[2]:
         raise InputError("axes are learned for units with their mean kept and a gain a component")
-    loss = _TurnedLoss([clips, *held])
-    turns, means = loss.parts(_fall(loss, bounds.finite))
-    found, changes = {}, []
-    for unit, size, turn in zip(terms.units, terms.sizes, turns.double().numpy(), strict=True):
-        spectrum = terms.spectra[unit]
-        change, mix = np.linalg.eigh(turn[:size, :size])
-        # eigenvectors [old axis, new axis], the largest gain first
-        mix = mix[:, ::-1].T
-        values = (mix**2) @ np.asarray(spectrum.eigenvalues)
-        found[unit] = replace(spectrum, basis=mix @ spectrum.basis, eigenvalues=values)
-        changes.append(change[::-1])
-    return LearnedAxes(found, np.concatenate([*changes, means.double().numpy()]))
+    roots = Roots.of(terms)
+    parts = [TurnedClips(*part, roots) for part in (clips, *held)]
+    along, change = along_axes(terms, roots.plain(_fall(parts, bounds.finite)))
+    return LearnedAxes(dict(along.spectra), change)
 
 
-def _fall(loss: _TurnedLoss, bounded: bool) -> Tensor:
+def _fall(parts: Sequence[TurnedClips], bounded: bool) -> TurnedEdit:
     """L-BFGS under a ridge: a slight one without bounds, which decides what nothing else does."""
-    root = loss.bends.sqrt()
-    n = len(root)
-    steep = float((loss(torch.zeros(n))[1] / root).norm()) / n**0.5
-    ridge = BOUNDED_RIDGE * steep if bounded else RIDGE / float(loss.bends.mean())
+    first = parts[0].nothing()
+    inside, shape = first.turns.numel(), first.turns.shape
 
-    def at(scaled: FloatArray) -> tuple[float, FloatArray]:
-        edit = torch.from_numpy(scaled).float() / root
-        value, slope = loss(edit)
-        slope = slope / root + ridge * root * edit
-        value += 0.5 * ridge * float((loss.bends * edit.square()).sum())
-        return value, slope.double().numpy()
+    def edit_of(z: FloatArray) -> TurnedEdit:
+        flat = torch.from_numpy(z).float()
+        return TurnedEdit(flat[:inside].view(shape), flat[inside:])
+
+    def slope(edit: TurnedEdit) -> tuple[float, FloatArray]:
+        found = [part.slope(part.moved(edit)) for part in parts]
+        flat = [torch.cat([s.turns.flatten(), s.means]) for _, s in found]
+        return sum(value for value, _ in found), torch.stack(flat).sum(0).double().numpy()
+
+    ridge = BOUNDED_RIDGE * float(np.sqrt(np.mean(slope(first)[1] ** 2)))
+    if not bounded:
+        bends = parts[0].roots
+        each = torch.cat([bends.units.repeat_interleave(shape[1] ** 2), bends.means]).square()
+        ridge = RIDGE / float(each.mean())
+
+    def at(z: FloatArray) -> tuple[float, FloatArray]:
+        value, falls = slope(edit_of(z))
+        return value + 0.5 * ridge * float(z @ z), falls + ridge * z
 
     options = {"maxiter": STEPS, "maxcor": 20, "ftol": 1e-6}
-    found = minimize(at, np.zeros(n), jac=True, method="L-BFGS-B", options=options)
-    return torch.from_numpy(found.x).float() / root
+    start = np.zeros(inside + len(first.means))
+    return edit_of(minimize(at, start, jac=True, method="L-BFGS-B", options=options).x)

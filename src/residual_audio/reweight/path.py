@@ -9,7 +9,7 @@ error (over groups) of the least; the identity is a candidate like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
@@ -19,6 +19,7 @@ import torch
 
 from residual_audio.errors import InputError
 from residual_audio.reweight.direct_loss import DirectLoss, HeldPart
+from residual_audio.reweight.objectives import Objective
 from residual_audio.reweight.penalty import UNBOUNDED, Bounds, Penalty
 from residual_audio.reweight.solver import Solution, Stopping, solve
 from residual_audio.types import FloatArray
@@ -30,6 +31,15 @@ ON_PATH, AT_END = Stopping(3e-2, 60, descent=1e-3), Stopping(1e-2, 300, descent=
 NEAR = 0.8
 """Units whose slope comes so near to what would move them are solved for at once."""
 READABLE = Bounds(0.0, 4.0)
+
+
+def check_agreement(demanded: float) -> None:
+    """Refuse what is no cosine."""
+    if not 0 <= demanded < 1:
+        raise InputError(
+            f"an agreement of {demanded:g} cannot be asked for: it is a cosine, from 0 (none) to "
+            "just below 1"
+        )
 
 
 @dataclass(frozen=True)
@@ -52,11 +62,7 @@ class Regularity:
         found = self.path
         if any(a <= b for a, b in pairwise(found)) or found[-1] < 0:
             raise InputError("strengths of a path are to fall, and not below 0")
-        if not 0 <= self.agreement < 1:
-            raise InputError(
-                f"an agreement of {self.agreement:g} cannot be asked for: it is a cosine, from 0 "
-                "(none) to just below 1"
-            )
+        check_agreement(self.agreement)
 
     @property
     def path(self) -> tuple[float, ...]:
@@ -100,34 +106,43 @@ class HeldOut:
     loss: DirectLoss
     groups: Sequence[str]
 
+    @property
+    def objective(self) -> Objective:
+        return self.loss.objective
+
     def judge(self, strength: float, x: FloatArray, moved: int) -> Judged:
-        joint = self._joint(x)
-        value, error = jackknife(joint, self.groups, self.loss.objective)
+        return self.judged_at(strength, self.loss.terms.shifted(x), moved)
+
+    def judged_at(self, strength: float, latent: torch.Tensor, moved: int) -> Judged:
+        """The same where the latents [clip, D] of the clips are known."""
+        joint = self.joint(latent)
+        value = float(self.objective(joint, torch.arange(len(joint))))
+        error = standard_error(left_out(joint, self.groups, self.objective))
         measured = self.loss.judge.measure(joint, torch.arange(len(joint)), joint)
         return Judged(strength, value, error, float(measured["correct"].mean()), moved)
 
     @torch.no_grad()
-    def _joint(self, x: FloatArray) -> torch.Tensor:
-        return self.loss.from_latent(self.loss.terms.shifted(x))
+    def joint(self, latent: torch.Tensor) -> torch.Tensor:
+        return self.loss.from_latent(latent)
 
 
-def jackknife(
-    joint: torch.Tensor,
-    groups: Sequence[str],
-    objective: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-) -> tuple[float, float]:
-    """An objective over clips, and its standard error by leaving out one group at a time."""
-    rows = torch.arange(len(joint))
-    whole = float(objective(joint, rows))
+def left_out(joint: torch.Tensor, groups: Sequence[str], objective: Objective) -> FloatArray:
+    """An objective over clips without one group at a time; nothing of fewer than three groups."""
     _, number = np.unique(np.asarray(groups), return_inverse=True)
     g = int(number.max()) + 1
     if g < 3:
-        return whole, 0.0
+        return np.zeros(0)
     left = []
     for one in range(g):
         keep = torch.as_tensor(np.flatnonzero(number != one))
         left.append(float(objective(joint[keep], keep)))
-    return whole, float(np.sqrt((g - 1) / g * np.sum((np.array(left) - np.mean(left)) ** 2)))
+    return np.array(left)
+
+
+def standard_error(left: FloatArray) -> float:
+    """Of what was seen without one group at a time (jackknife); 0 of nothing."""
+    g = len(left)
+    return float(np.sqrt((g - 1) / g * np.sum((left - left.mean()) ** 2))) if g else 0.0
 
 
 @dataclass(frozen=True)

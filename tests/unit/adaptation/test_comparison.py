@@ -39,7 +39,7 @@ from residual_audio.judge.answers import Judge
 from residual_audio.metrics.calibration import expected_calibration_error
 from residual_audio.metrics.classification import softmax
 from residual_audio.reweight.axes import Components
-from residual_audio.reweight.path import DEFAULT_STRENGTH
+from residual_audio.reweight.few import UNJUDGED
 from residual_audio.types import Clip
 
 
@@ -51,7 +51,7 @@ def problem() -> Problem:
 @pytest.fixture(scope="module")
 def compared(problem):
     folds = folds_of(problem.clips, 3)
-    keys = ("heads-0", "coarse", "random", "linear-probe-*")
+    keys = ("heads-0", "pca", "coarse", "random", "linear-probe-*")
     found = compare(problem, folds, find_entries(keys, offered(problem)))
     return folds, found, {row["key"]: row for row in verdicts(problem, folds, found)}
 
@@ -67,7 +67,9 @@ def test_gains_find_what_the_loud_head_hides(compared):
     assert best["p"] <= best["q"] <= 1
     assert found[REFERENCE]["gain"] == 0
     assert found[REFERENCE]["parameters"] == 0
-    assert best["parameters"] == 3 * 6 + 3
+    # six gains a head, the rotation of their axes, and a gain of the mean
+    assert best["parameters"] == 3 * (6 + 15) + 3
+    assert found["pca"]["parameters"] == 3 * 6 + 3
     assert best["n"] == N
 
 
@@ -198,7 +200,7 @@ def test_few_shot_takes_so_many_clips_of_every_class(problem):
             assert (len(split.held_out) > 0) == (shots >= 4)
     split = next(splits_of(problem, folds_of(problem.clips, 3), Division(shots=2)))
     found = ResiDual("head").fit(problem, split)
-    assert found.notes["strength"] == DEFAULT_STRENGTH["group"]  # nothing to choose it by
+    assert found.notes["strength"] == UNJUDGED  # nothing to choose it by
     assert "held_out_loss" not in found.notes
 
 

@@ -68,6 +68,8 @@ def _network(stages: tuple[int, ...]) -> Entry:
 
 
 REFERENCE = "zero-shot"
+ALL_HEADS = ResiDual(share=1.0, agreement=0.0)
+"""The best that is known within the bounds, however many heads and whatever other clips say."""
 MEAN_DROPPED = ResiDual(keep_mean=False)
 FREE_SHUFFLED = Shuffled(ResiDual(unbounded=True))
 FREE_ROTATED = ResiDual(axes="rotated", unbounded=True)
@@ -82,7 +84,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(REFERENCE, "zero-shot", "reference", ZeroShot()),
     Entry("prompt-ensemble", "zero-shot, prompt ensemble", "reference", PromptEnsemble()),
     *map(_heads, STAGE_SETS),
-    Entry("learned", "ResiDual heads, learned axes", "residual", ResiDual(axes="learned")),
+    Entry("heads-all", "ResiDual heads, all may move", "residual", ALL_HEADS),
+    Entry("pca", "ResiDual heads, principal axes", "residual", ResiDual(axes="pca")),
     Entry("unbounded", "ResiDual heads, unbounded", "residual", ResiDual(unbounded=True)),
     Entry("attention", "ResiDual block attention", "residual", ResiDual("attention")),
     Entry("stages", "ResiDual stages", "residual", ResiDual("stage")),

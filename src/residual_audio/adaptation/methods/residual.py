@@ -30,6 +30,7 @@ from residual_audio.reweight.axes import (
 )
 from residual_audio.reweight.descent import FitSettings
 from residual_audio.reweight.descent_search import Search
+from residual_audio.reweight.few import Few, fit_few
 from residual_audio.reweight.fitting import fit_direct, fit_inside
 from residual_audio.reweight.gains import identity_gains, n_gains
 from residual_audio.reweight.keep_in_place import Drift, Hold, KeepInPlace, drifts, held_in
@@ -51,6 +52,7 @@ INSIDE: dict[Kind, tuple[float, ...]] = {
 }
 """Strengths of a penalty inside the network, where Adam's steps have a length of their own."""
 
+Penalized = Literal["few", "group", "lasso", "ridge"]
 AXES_HOLD = 20.0
 """How strongly references are held while axes are learned; gains along them choose their own."""
 OF_CAPTIONS = (10.0, 3.0, 1.0, 0.3, 0.1)
@@ -75,7 +77,8 @@ class ResiDual:
     """None: all of them."""
     components: Components = ALL
     axes: Axes | None = None
-    """None: principal ones, and learned ones where references are kept."""
+    """None: learned together with the gains; principal ones without bounds, inside the network, and
+    of units that are not heads."""
     keep_mean: bool = True
     mean_gains: bool = True
     """Also a gain of every unit's mean."""
@@ -85,11 +88,16 @@ class ResiDual:
     path: Literal["direct", "network"] = "direct"
     bounds: tuple[float, float] | None = None
     """The least and the largest gain; None: 0 and 4, and none where references are kept."""
-    penalty: Kind = "group"
-    """group: units stay at 1; lasso: single gains do; ridge: all move."""
+    penalty: Penalized | None = None
+    """few: a share of the units moves; group: units that are worth their penalty; lasso: single
+    gains; ridge: all. None: few of heads, else group; inside the network always group."""
+    share: float = Few.share
+    """Of the units, at most so many move (few)."""
     agreement: float = 0.9
     """Chosen gains are held so that edits of two parts of the clips have this cosine; 0: no such
     demand. Direct path only."""
+    ridge: float | None = None
+    """How strongly the gains of few units are held, where that is not to be chosen."""
     unbounded: bool = False
     """No bounds and a ridge penalty, its strength by the least held-out loss: a classifier written
     into the heads rather than a reweighting."""
@@ -108,7 +116,9 @@ class ResiDual:
     def __post_init__(self) -> None:
         if self.objective is not None:  # an unknown word is refused before anything is run
             parse_objective(self.objective)
-        Regularity(self.penalty, self.limits, agreement=self.agreement)
+        _ = self.few if self.chooses_few else self.regularity
+        if self.penalty == "few" and self.path == "network":
+            raise InputError("few: of gains on the direct path; inside the network use group")
         if self.keep and self.path == "network":
             raise InputError("reference runs can be kept on the direct path only")
 
@@ -122,7 +132,26 @@ class ResiDual:
         """How the gains are held near 1."""
         if self.free:
             return FREE
-        return Regularity(self.penalty, self.limits, agreement=self.agreement)
+        kind: Kind = "group" if self.penalty is None or self.penalty == "few" else self.penalty
+        return Regularity(kind, self.limits, agreement=self.agreement)
+
+    @property
+    def chooses_few(self) -> bool:
+        """A share of the units moves, whatever penalties say."""
+        if self.free or self.keep or self.path == "network" or not self._whole_heads:
+            return False
+        return self.penalty in (None, "few")
+
+    @property
+    def few(self) -> Few:
+        """How few units move, and how they are held."""
+        turning = self.turning == "learned"
+        return Few(self.limits, self.share, self.agreement, self.ridge, turning)
+
+    @property
+    def _whole_heads(self) -> bool:
+        """Heads with their mean, and a gain a component: their axes may turn."""
+        return self.keep_mean and not self.components.coarse and self.level == "head"
 
     @property
     def free(self) -> bool:
@@ -139,8 +168,8 @@ class ResiDual:
         """The axes that gains act along."""
         if self.axes is not None:
             return self.axes
-        can = self.keep_mean and not self.components.coarse and self.level == "head"
-        return "learned" if self.keep and can else "pca"
+        learned = bool(self.keep) or self.chooses_few
+        return "learned" if learned and self._whole_heads else "pca"
 
     @property
     def runs_encoder(self) -> bool:
@@ -201,11 +230,15 @@ class ResiDual:
         keep = None
         if self.keep:
             keep = KeepInPlace(references_of(self.references, problem), self.max_loss, self.hold)
-        how = self.regularity
-        if problem.judge.own and self.free:
-            how = replace(how, strengths=OF_CAPTIONS)
-        terms, start = self.learned(problem, split)
-        found = fit_direct(terms, problem.head, lesson, how, keep, start)
+        if self.chooses_few:
+            found = fit_few(self.terms(problem, split), problem.head, lesson, self.few)
+        else:
+            how = self.regularity
+            if problem.judge.own and self.free:
+                how = replace(how, strengths=OF_CAPTIONS)
+            terms, start = self.learned(problem, split)
+            found = fit_direct(terms, problem.head, lesson, how, keep, start)
+        terms = found.terms
         with torch.no_grad():
             joint = problem.from_latent(terms.latent(found.values, torch.as_tensor(split.test)))
         gains = terms.gains(found.values, {**problem.about, "fold": split.name, **found.notes})
@@ -232,8 +265,9 @@ class ResiDual:
         settings = replace(settings, seed=seed, bounds=bounds)
         strengths: tuple[float, ...] = ()
         if not settings.strength and not self.free:
-            strengths = INSIDE[self.penalty]
-            settings = replace(settings, penalty=self.penalty, strength=strengths[-1])
+            kind = self.regularity.penalty
+            strengths = INSIDE[kind]
+            settings = replace(settings, penalty=kind, strength=strengths[-1])
         rates = self.rates or (RATES if self.settings is None else (settings.learning_rate,))
         options = tuple(replace(settings, learning_rate=rate) for rate in rates)
         return Search(options, strengths, FEW_SHOT_NETWORK_EPOCHS)

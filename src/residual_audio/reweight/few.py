@@ -1,0 +1,216 @@
+"""Few units, bounded gains, and edits that two parts of the clips agree on.
+
+1. *Which units*: those along whose gains the loss falls most steeply at λ = 1. All others stay
+   exactly at 1. How many is said by held-out groups: the fewest of a few numbers, each twice the
+   last, whose held-out loss is within one standard error of the least. The error is that of the
+   difference, group by group: what all numbers of units find hard decides nothing.
+2. *Their gains*, with the axes they act along, are fitted at once within the bounds
+   (see `turned_solver`).
+3. *How strongly they are held*: a weak ridge fits the clips at hand, and another edit to other
+   clips of the same kind. The edits of two parts of the training clips are compared, each without
+   some groups that the other has, and the ridge is made stronger for as long as they do not agree
+   as is demanded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from residual_audio.errors import InputError
+from residual_audio.models.joint import JointHead
+from residual_audio.reweight.agreement import Agreement, other_part
+from residual_audio.reweight.direct_loss import DirectLoss
+from residual_audio.reweight.edit_size import likeness
+from residual_audio.reweight.fitting import Lesson, Settled
+from residual_audio.reweight.path import (
+    READABLE,
+    HeldOut,
+    Judged,
+    check_agreement,
+    left_out,
+    standard_error,
+)
+from residual_audio.reweight.penalty import Bounds
+from residual_audio.reweight.solver import Solution, Stopping
+from residual_audio.reweight.terms import DirectTerms
+from residual_audio.reweight.turned import Roots, TurnedClips, TurnedEdit, along_axes
+from residual_audio.reweight.turned_solver import TurnedSolution, solve_turned, steep
+
+FIRST = 0.5
+"""The ridge that edits begin under, as a share of the root mean square slope at λ = 1."""
+STRONGER, WEAKER = (1.0, 2.0, 4.0), (0.2, 0.1, 0.05)
+UNJUDGED = 1.0
+"""The ridge where no clip can be spared to say which."""
+LEAST = 8
+"""So many units may always move: of three heads a share is none."""
+ON_THE_WAY, AT_END = Stopping(1e-2, 200, descent=5e-4), Stopping(5e-3, 600, descent=1e-4)
+
+
+@dataclass(frozen=True)
+class Few:
+    """How few units move, and how their gains are held."""
+
+    bounds: Bounds = READABLE
+    share: float = 0.32
+    """Of the units, at most so many move, or eight where that is more."""
+    agreement: float = 0.9
+    """The cosine that edits of two parts of the clips are to have; 0: no such demand, and the ridge
+    is the one with the least held-out loss."""
+    ridge: float | None = None
+    """How strongly gains are held, where it is not to be chosen."""
+    turning: bool = True
+    """Axes are found together with the gains; else gains act along those that are given."""
+
+    def __post_init__(self) -> None:
+        check_agreement(self.agreement)
+        if not 0 < self.share <= 1:
+            raise InputError(f"{self.share:g} is no share of the units: from above 0 to 1")
+        if self.ridge is not None and self.ridge <= 0:
+            raise InputError(f"a ridge of {self.ridge:g} holds nothing: give a number above 0")
+
+    def numbers(self, n_units: int) -> list[int]:
+        """Of units that may move, the fewest first."""
+        most = min(n_units, max(LEAST, int(self.share * n_units)))
+        return sorted({max(1, round(most / 2**i)) for i in range(4)})
+
+
+class _Fit:
+    """Edits of some clips."""
+
+    def __init__(self, loss: DirectLoss, roots: Roots, how: Few) -> None:
+        rows = torch.arange(len(loss.terms.base))
+        self.how = how
+        self.clips = TurnedClips(
+            loss.terms,
+            lambda latent: loss.objective(loss.from_latent(latent), rows),
+            roots,
+            how.turning,
+        )
+        self.order = _worth(self.clips).argsort(descending=True, stable=True)
+
+    def units(self, n: int) -> torch.Tensor:
+        """Those that are worth most."""
+        return self.order[:n].sort().values
+
+    def solve(
+        self, units: torch.Tensor, ridge: float, start: TurnedEdit | None, stop: Stopping
+    ) -> TurnedSolution:
+        """These units alone; the edit is of all of them."""
+        clips = self.clips.only(units)
+        begin = None if start is None else start.at(units)
+        found = solve_turned(clips, self.how.bounds, ridge * steep(clips), begin, stop)
+        return replace(found, edit=found.edit.among(units, self.clips.units))
+
+
+def _worth(clips: TurnedClips) -> torch.Tensor:
+    """[unit]: how steeply the loss falls with its gains at λ = 1."""
+    slope = clips.slope(clips.moved(clips.nothing()))[1]
+    # slopes in z are those in S over √b
+    units = slope.turns.square().sum((1, 2)) * clips.roots.units**2
+    if len(slope.means):
+        units = units + (slope.means * clips.roots.means).square()
+    return units
+
+
+def most_worth(loss: DirectLoss, n: int, how: Few) -> list[int]:
+    """The numbers of the units that would be chosen from these clips."""
+    fit = _Fit(loss, Roots.of(loss.terms), how)
+    return [int(unit) for unit in fit.units(n)]
+
+
+def fit_few(terms: DirectTerms, head: JointHead, lesson: Lesson, how: Few) -> Settled:
+    """Gains of few units: how many, and how strongly held, is chosen on held-out clips; then all
+    clips are fitted."""
+    if not terms.keep_mean or terms.whole.shape[2]:
+        raise InputError("few units: their mean is to be kept, with a gain a component")
+    roots = Roots.of(terms.at(lesson.everyone))
+    n, judged, agreed = how.numbers(len(terms.units))[-1], list[Judged](), None
+    ridge, start = how.ridge or UNJUDGED, None
+    if len(lesson.held_out):
+        part = _Fit(lesson.loss(terms, head, lesson.train), roots, how)
+        chooser = lesson.chosen_by(terms, head)
+        n, start, judged = _choose_number(part, chooser)
+        ridge = how.ridge or FIRST
+        if start is not None and how.ridge is None:
+            if how.agreement:
+                rest = other_part(lesson.train, lesson.held_out, lesson.named_groups)
+                other = _Fit(lesson.loss(terms, head, rest), roots, how)
+                agreed = _agreed((part, other), n, start, terms)
+                ridge = agreed.refit
+            else:
+                ridge, start = _best(part, chooser, n, start, judged)
+    said = next((one for one in reversed(judged) if one.moved == n), None)
+    if not n:
+        ones = torch.ones(terms.n_gains)
+        return Settled(ones, terms, np.inf, None, tuple(judged), said)
+    every = _Fit(lesson.loss(terms, head, lesson.everyone), roots, how)
+    found = every.solve(every.units(n), ridge, start, AT_END)
+    along, x = along_axes(terms, roots.plain(found.edit))
+    solution = Solution(x, found.value, found.residual, found.evaluations, found.converged)
+    # 1 + x may leave the bounds by a rounding
+    values = torch.from_numpy(1.0 + x).float().clamp(how.bounds.low, how.bounds.high)
+    return Settled(values, along, ridge, solution, tuple(judged), said, agreed=agreed)
+
+
+def _seen(part: _Fit, chooser: HeldOut, edit: TurnedEdit) -> torch.Tensor:
+    """Latents of the held-out clips under an edit."""
+    terms = chooser.loss.terms
+    there = TurnedClips(terms, chooser.loss.from_latent, part.clips.roots)
+    return terms.here + there.moved(edit)
+
+
+def _choose_number(part: _Fit, chooser: HeldOut) -> tuple[int, TurnedEdit | None, list[Judged]]:
+    """How many units move, with their edit; 0: none, as the identity does as well."""
+    ridge = part.how.ridge or FIRST
+    latents, edits = [chooser.loss.terms.here], list[TurnedEdit | None]([None])
+    judged = [chooser.judged_at(np.inf, latents[0], 0)]
+    for n in part.how.numbers(part.clips.units):
+        found = part.solve(part.units(n), ridge, edits[-1], ON_THE_WAY).edit
+        latents.append(_seen(part, chooser, found))
+        edits.append(found)
+        judged.append(chooser.judged_at(ridge, latents[-1], n))
+    best = min(range(len(judged)), key=lambda i: judged[i].loss)
+    left = [left_out(chooser.joint(at), chooser.groups, chooser.objective) for at in latents]
+    # the best is no worse than itself
+    i = next(
+        i
+        for i, one in enumerate(judged)
+        if one.loss - judged[best].loss <= standard_error(left[i] - left[best])
+    )
+    return judged[i].moved, edits[i], judged
+
+
+def _agreed(parts: tuple[_Fit, _Fit], n: int, start: TurnedEdit, terms: DirectTerms) -> Agreement:
+    """The weakest ridge for which the edits of both parts, each of units of its own, have the
+    cosine that is demanded, or the strongest there is."""
+    edits = [start, start]
+    for ridge in (FIRST, *STRONGER):
+        for i, part in enumerate(parts):
+            if ridge > FIRST or i:  # the first part has been fitted so
+                edits[i] = part.solve(part.units(n), ridge, edits[i], ON_THE_WAY).edit
+        made = []
+        for part, edit in zip(parts, edits, strict=True):
+            along, x = along_axes(terms, part.clips.roots.plain(edit))
+            made.append(along.gains(torch.from_numpy(1.0 + x)))
+        found = Agreement(ridge, likeness(*made))
+        if found.likeness >= parts[0].how.agreement:
+            break
+    return found
+
+
+def _best(
+    part: _Fit, chooser: HeldOut, n: int, start: TurnedEdit, judged: list[Judged]
+) -> tuple[float, TurnedEdit]:
+    """The ridge with the least held-out loss: weaker ones are tried for as long as it falls."""
+    best, ridge = next(one for one in judged if one.moved == n), FIRST
+    for weaker in WEAKER:
+        edit = part.solve(part.units(n), weaker, start, ON_THE_WAY).edit
+        judged.append(chooser.judged_at(weaker, _seen(part, chooser, edit), n))
+        if judged[-1].loss >= best.loss:
+            judged.pop()
+            break
+        best, ridge, start = judged[-1], weaker, edit
+    return ridge, start

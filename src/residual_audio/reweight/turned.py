@@ -1,0 +1,182 @@
+"""Edits that turn: of every unit a symmetric matrix in the subspace of its contribution.
+
+    y = x + (x − μ) Φ' S Φ + x₀ μ
+
+The eigenvectors of S are axes and its eigenvalues λ − 1, so an edit is an ordinary set of gains in
+other axes of the same subspaces; S that is diagonal is one in the axes that were given. Numbers are
+counted by what goes through their unit: z = √b S with b the root of the unit's energy, half-way
+between counting all numbers alike and counting by the change of the latent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from residual_audio.reweight.terms import DirectTerms
+from residual_audio.types import FloatArray, Spectrum
+
+Value = Callable[[Tensor], Tensor]
+"""What is made small, as a function of latents [clip, D]."""
+
+
+@dataclass(frozen=True)
+class TurnedEdit:
+    """Of every unit a symmetric matrix, and of its mean a number; all 0: nothing changes."""
+
+    turns: Tensor
+    """[unit, width, width]"""
+    means: Tensor
+    """[unit], or none"""
+
+    def plus(self, other: TurnedEdit, times: float = 1.0) -> TurnedEdit:
+        return TurnedEdit(self.turns + times * other.turns, self.means + times * other.means)
+
+    def dot(self, other: TurnedEdit) -> float:
+        return float((self.turns * other.turns).sum()) + float((self.means * other.means).sum())
+
+    def steepest(self) -> float:
+        """The largest number in it."""
+        found = [float(part.abs().max()) for part in (self.turns, self.means) if part.numel()]
+        return max(found, default=0.0)
+
+    def norms(self) -> Tensor:
+        """[unit]"""
+        found = self.turns.square().sum((1, 2))
+        return (found + self.means.square() if len(self.means) else found).sqrt()
+
+    def at(self, units: Tensor) -> TurnedEdit:
+        """Of these units only."""
+        return TurnedEdit(self.turns[units], self.means[units] if len(self.means) else self.means)
+
+    def among(self, units: Tensor, n_units: int) -> TurnedEdit:
+        """The same among more units, the others left alone; `units` says where these stand."""
+        turns = self.turns.new_zeros(n_units, *self.turns.shape[1:])
+        means = self.means.new_zeros(n_units if len(self.means) else 0)
+        turns[units] = self.turns
+        if len(means):
+            means[units] = self.means
+        return TurnedEdit(turns, means)
+
+
+@dataclass(frozen=True)
+class Roots:
+    """√b of every unit and of its mean."""
+
+    units: Tensor
+    means: Tensor
+
+    @classmethod
+    def of(cls, terms: DirectTerms) -> Roots:
+        owner = torch.from_numpy(np.repeat(np.arange(len(terms.sizes)), terms.sizes))
+        through = terms.amplitudes.square().mean(0)
+        energy = through.new_zeros(len(terms.sizes)).index_add(0, owner, through)
+        return cls(_fourth_root(energy), _fourth_root(terms.means.square().sum(1)))
+
+    def at(self, units: Tensor) -> Roots:
+        return Roots(self.units[units], self.means[units] if len(self.means) else self.means)
+
+    def plain(self, edit: TurnedEdit) -> TurnedEdit:
+        """S and x₀ of z."""
+        return TurnedEdit(edit.turns / self.units[:, None, None], edit.means / self.means)
+
+
+def _fourth_root(energy: Tensor) -> Tensor:
+    return energy.clamp(min=1e-3 * float(energy.max()) if len(energy) else 0.0) ** 0.25
+
+
+class TurnedClips:
+    """Clips under an edit z: their latents, and slopes of what is made small."""
+
+    def __init__(self, terms: DirectTerms, value: Value, roots: Roots, turning: bool = True):
+        """`turning`: any symmetric matrix; else diagonal ones, that is, gains along given axes."""
+        self._value, self.roots, self._turning = value, roots, turning
+        self.units, self.width = len(terms.sizes), max(terms.sizes)
+        n, d = terms.base.shape
+        place = [u * self.width + np.arange(size) for u, size in enumerate(terms.sizes)]
+        inside = torch.from_numpy(np.concatenate(place))
+        # units of fewer dimensions are padded with directions that nothing goes through
+        padded = terms.base.new_zeros(n, self.units * self.width)
+        padded[:, inside] = terms.amplitudes
+        along = padded.view(n, self.units, self.width).transpose(0, 1)
+        self._amplitudes = (along / roots.units[:, None, None]).contiguous()
+        self._axes = terms.base.new_zeros(self.units * self.width, d)
+        self._axes[inside] = terms.axes
+        self._base = terms.here
+        self._means = terms.means / roots.means[:, None] if len(terms.means) else terms.means
+
+    def only(self, units: Tensor) -> TurnedClips:
+        """The same with these units alone, the others at 1."""
+        found = object.__new__(TurnedClips)
+        found._value, found._turning, found._base = self._value, self._turning, self._base
+        found.units, found.width, found.roots = len(units), self.width, self.roots.at(units)
+        found._amplitudes = self._amplitudes[units]
+        axes = self._axes.view(self.units, self.width, -1)[units]
+        found._axes = axes.flatten(0, 1)
+        found._means = self._means[units] if len(self._means) else self._means
+        return found
+
+    def nothing(self) -> TurnedEdit:
+        """The edit that changes nothing."""
+        turns = self._base.new_zeros(self.units, self.width, self.width)
+        return TurnedEdit(turns, self._base.new_zeros(len(self._means)))
+
+    def moved(self, edit: TurnedEdit) -> Tensor:
+        """What an edit adds to the latents, [clip, D]: linear in it."""
+        moved = (self._amplitudes @ edit.turns).transpose(0, 1).flatten(1) @ self._axes
+        return moved + edit.means @ self._means if len(self._means) else moved
+
+    def value(self, moved: Tensor) -> float:
+        with torch.no_grad():
+            return float(self._value(self._base + moved))
+
+    def slope(self, moved: Tensor) -> tuple[float, TurnedEdit]:
+        """Value and slope where an edit has moved the latents so far."""
+        latent = (self._base + moved).requires_grad_()
+        with torch.enable_grad():
+            value = self._value(latent)
+            value.backward()  # type: ignore[no-untyped-call]
+        assert latent.grad is not None
+        along = (latent.grad @ self._axes.T).view(-1, self.units, self.width).transpose(0, 1)
+        slope = self._amplitudes.transpose(1, 2) @ along
+        slope = 0.5 * (slope + slope.transpose(1, 2))
+        if not self._turning:
+            slope = torch.diag_embed(slope.diagonal(dim1=1, dim2=2))
+        return value.item(), TurnedEdit(slope, self._means @ latent.grad.sum(0))
+
+
+def along_axes(terms: DirectTerms, edit: TurnedEdit) -> tuple[DirectTerms, FloatArray]:
+    """The terms along the axes of an edit (S and x₀, not z), and λ − 1 in their order.
+
+    A unit whose matrix is diagonal keeps its axes, and one that is left alone all of its numbers.
+    """
+    spectra, amplitudes, axes = dict[str, Spectrum](terms.spectra), [], []
+    changes, start = list[FloatArray](), 0
+    for unit, size, turn in zip(terms.units, terms.sizes, edit.turns.double().numpy(), strict=True):
+        own = slice(start, start + size)
+        start += size
+        turn = turn[:size, :size]
+        diagonal = np.diagonal(turn)
+        if not (turn - np.diag(diagonal)).any():
+            changes.append(diagonal.copy())
+            amplitudes.append(terms.amplitudes[:, own])
+            axes.append(terms.axes[own])
+            continue
+        change, mix = np.linalg.eigh(turn)
+        # eigenvectors [old axis, new axis], the largest gain first
+        mix = mix[:, ::-1].T
+        spectrum = terms.spectra[unit]
+        values = (mix**2) @ np.asarray(spectrum.eigenvalues)
+        spectra[unit] = replace(spectrum, basis=mix @ spectrum.basis, eigenvalues=values)
+        changes.append(change[::-1])
+        turned = torch.from_numpy(mix.copy()).to(terms.axes)
+        amplitudes.append(terms.amplitudes[:, own] @ turned.T)
+        axes.append(turned @ terms.axes[own])
+    along = replace(
+        terms, amplitudes=torch.cat(amplitudes, 1), axes=torch.cat(axes), spectra=spectra
+    )
+    return along, np.concatenate([*changes, edit.means.double().numpy()])

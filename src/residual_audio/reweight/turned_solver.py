@@ -1,0 +1,155 @@
+"""The least of a loss over edits that turn, all gains within bounds: accelerated projected descent.
+
+    minimise  L(z) + ρ/2 ‖z‖²,   low ≤ λ ≤ high
+
+Symmetric matrices with eigenvalues between two bounds are a convex set, and the nearest of its
+members has the same axes and the eigenvalues cut off: bounds are a part of the fit, not a cut after
+it. Latents are linear in the edit, so that a step costs one product there and one back. Nothing is
+random and nothing is to be tuned: a step is as long as the loss allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from residual_audio.reweight.penalty import Bounds
+from residual_audio.reweight.solver import Stopping
+from residual_audio.reweight.turned import Roots, TurnedClips, TurnedEdit
+
+LONGER, SHORTER = 1.3, 0.5
+# what is below so many roundings of the objective is hidden
+ROUNDINGS = 8
+
+
+@dataclass(frozen=True)
+class TurnedSolution:
+    """Where the solver stopped."""
+
+    edit: TurnedEdit
+    """z"""
+    value: float
+    residual: float
+    """Of the optimality conditions, as a share of the largest slope at λ = 1."""
+    evaluations: int
+    converged: bool
+    """The conditions hold, or ten steps do not descend any more. False: it stopped at the cap."""
+
+
+def nearest_within(edit: TurnedEdit, bounds: Bounds, roots: Roots) -> TurnedEdit:
+    """The nearest edit z whose gains are within the bounds."""
+    low, high = bounds.low - 1.0, bounds.high - 1.0
+    means = torch.minimum(torch.maximum(edit.means, low * roots.means), high * roots.means)
+    values, axes = torch.linalg.eigh(edit.turns)
+    least, most = low * roots.units[:, None], high * roots.units[:, None]
+    cut = torch.minimum(torch.maximum(values, least), most)
+    over = (cut != values).any(1)
+    if not bool(over.any()):
+        return TurnedEdit(edit.turns, means)
+    turns = edit.turns.clone()
+    some = axes[over]
+    turns[over] = (some * cut[over][:, None, :]) @ some.transpose(1, 2)
+    return TurnedEdit(turns, means)
+
+
+def steep(clips: TurnedClips) -> float:
+    """The root mean square slope at λ = 1, in which ridges are told."""
+    slope = clips.slope(clips.moved(clips.nothing()))[1]
+    n = slope.turns.numel() + slope.means.numel()
+    return (slope.dot(slope) / n) ** 0.5
+
+
+@dataclass
+class _Place:
+    """An edit, and what it adds to the latents."""
+
+    edit: TurnedEdit
+    moved: torch.Tensor
+
+    def beyond(self, last: _Place, times: float) -> _Place:
+        """As far again from the last place, times a number."""
+        edit = self.edit.plus(self.edit.plus(last.edit, -1.0), times)
+        return _Place(edit, self.moved + times * (self.moved - last.moved))
+
+
+class _Descent:
+    """The objective and a step length that it allows."""
+
+    def __init__(self, clips: TurnedClips, bounds: Bounds, ridge: float) -> None:
+        self.clips, self.bounds, self.ridge = clips, bounds, ridge
+        self.length, self.evaluations = 1.0 / max(ridge, 1e-9), 0
+        self._rounding = ROUNDINGS * torch.finfo(clips.roots.units.dtype).eps
+
+    def place(self, edit: TurnedEdit) -> _Place:
+        return _Place(edit, self.clips.moved(edit))
+
+    def value(self, at: _Place) -> float:
+        self.evaluations += 1
+        return self.clips.value(at.moved) + 0.5 * self.ridge * at.edit.dot(at.edit)
+
+    def slope(self, at: _Place) -> tuple[float, TurnedEdit]:
+        value, slope = self.clips.slope(at.moved)
+        held = 0.5 * self.ridge * at.edit.dot(at.edit)
+        return value + held, slope.plus(at.edit, self.ridge)
+
+    def within(self, edit: TurnedEdit) -> TurnedEdit:
+        return nearest_within(edit, self.bounds, self.clips.roots)
+
+    def residual(self, at: _Place) -> float:
+        """max |z − nearest(z − slope)|: 0 where the optimality (KKT) conditions hold."""
+        back = self.within(at.edit.plus(self.slope(at)[1], -1.0))
+        return at.edit.plus(back, -1.0).steepest()
+
+    def step(self, start: _Place) -> tuple[_Place, float]:
+        """Along the slope and back within the bounds, as far as a parabola holds."""
+        value, slope = self.slope(start)
+        while True:
+            found = self.place(self.within(start.edit.plus(slope, -self.length)))
+            change = found.edit.plus(start.edit, -1.0)
+            bound = value + slope.dot(change) + change.dot(change) / (2 * self.length)
+            reached = self.value(found)
+            if reached <= bound + self._rounding * abs(bound) or self.length < 1e-12:
+                return found, reached
+            self.length *= SHORTER
+
+
+def solve_turned(
+    clips: TurnedClips,
+    bounds: Bounds,
+    ridge: float,
+    start: TurnedEdit | None = None,
+    stop: Stopping | None = None,
+) -> TurnedSolution:
+    """The edit z that makes loss and ridge least within the bounds, from `start` or the identity.
+
+    `ridge` is ρ itself; `stop.unit` the largest slope at λ = 1, where it is known.
+    """
+    stop = Stopping() if stop is None else stop
+    descent = _Descent(clips, bounds, ridge)
+    unit = stop.unit
+    if unit is None:
+        unit = clips.slope(clips.moved(clips.nothing()))[1].steepest()
+    here = last = descent.place(clips.nothing() if start is None else start)
+    ahead, pace, values = here, 1.0, [descent.value(here)]
+    done = False
+    while not done and descent.evaluations < stop.evaluations:
+        found, value = descent.step(ahead)
+        if value > values[-1] and pace > 1.0:
+            ahead, pace = here, 1.0  # it ran past the least: begin anew from here
+            continue
+        if value >= values[-1]:
+            done = True
+            break
+        last, here = here, found
+        values.append(value)
+        faster = 0.5 * (1.0 + (1.0 + 4.0 * pace * pace) ** 0.5)
+        ahead, pace = here.beyond(last, (pace - 1.0) / faster), faster
+        descent.length *= LONGER
+        if len(values) > 10:
+            done = values[-11] - value <= stop.descent * max(1.0, abs(value))
+        if not done and len(values) % 10 == 0:
+            done = descent.residual(here) <= stop.tolerance * unit
+    residual = descent.residual(here) / unit if unit else 0.0
+    converged = done or residual <= stop.tolerance
+    return TurnedSolution(here.edit, values[-1], residual, descent.evaluations, converged)
