@@ -36,7 +36,7 @@ from residual_audio.reweight.path import (
 from residual_audio.reweight.penalty import Bounds
 from residual_audio.reweight.solver import Solution, Stopping
 from residual_audio.reweight.terms import DirectTerms
-from residual_audio.reweight.turned import Roots, TurnedClips, TurnedEdit, along_axes
+from residual_audio.reweight.turned import Roots, Shape, TurnedClips, TurnedEdit, along_axes
 from residual_audio.reweight.turned_solver import TurnedSolution, solve_turned, steep
 
 FIRST = 0.5
@@ -61,8 +61,8 @@ class Few:
     is the one with the least held-out loss."""
     ridge: float | None = None
     """How strongly gains are held, where it is not to be chosen."""
-    turning: bool = True
-    """Axes are found together with the gains; else gains act along those that are given."""
+    shape: Shape = "symmetric"
+    """Axes are found together with the gains, given, or there is one gain a unit."""
 
     def __post_init__(self) -> None:
         check_agreement(self.agreement)
@@ -87,7 +87,7 @@ class _Fit:
             loss.terms,
             lambda latent: loss.objective(loss.from_latent(latent), rows),
             roots,
-            how.turning,
+            how.shape,
         )
         self.order = _worth(self.clips).argsort(descending=True, stable=True)
 
@@ -153,6 +153,13 @@ def fit_few(terms: DirectTerms, head: JointHead, lesson: Lesson, how: Few) -> Se
     # 1 + x may leave the bounds by a rounding
     values = torch.from_numpy(1.0 + x).float().clamp(how.bounds.low, how.bounds.high)
     return Settled(values, along, ridge, solution, tuple(judged), said, agreed=agreed)
+
+
+def one_gain_a_unit(found: Settled, coarse: DirectTerms) -> Settled:
+    """What was fitted with scalar matrices, as gains of whole contributions."""
+    first = np.cumsum([0, *found.terms.sizes])[:-1]
+    values = torch.cat([found.values[first], found.values[sum(found.terms.sizes) :]])
+    return replace(found, values=values, terms=coarse)
 
 
 def _seen(part: _Fit, chooser: HeldOut, edit: TurnedEdit) -> torch.Tensor:

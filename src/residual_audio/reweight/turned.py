@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -20,6 +21,8 @@ from torch import Tensor
 from residual_audio.reweight.terms import DirectTerms
 from residual_audio.types import FloatArray, Spectrum
 
+Shape = Literal["symmetric", "diagonal", "scalar"]
+"""Of the matrices: axes that turn, gains along the axes that are given, or one gain a unit."""
 Value = Callable[[Tensor], Tensor]
 """What is made small, as a function of latents [clip, D]."""
 
@@ -92,9 +95,10 @@ def _fourth_root(energy: Tensor) -> Tensor:
 class TurnedClips:
     """Clips under an edit z: their latents, and slopes of what is made small."""
 
-    def __init__(self, terms: DirectTerms, value: Value, roots: Roots, turning: bool = True):
-        """`turning`: any symmetric matrix; else diagonal ones, that is, gains along given axes."""
-        self._value, self.roots, self._turning = value, roots, turning
+    def __init__(
+        self, terms: DirectTerms, value: Value, roots: Roots, shape: Shape = "symmetric"
+    ) -> None:
+        self._value, self.roots, self._shape = value, roots, shape
         self.units, self.width = len(terms.sizes), max(terms.sizes)
         n, d = terms.base.shape
         place = [u * self.width + np.arange(size) for u, size in enumerate(terms.sizes)]
@@ -112,7 +116,7 @@ class TurnedClips:
     def only(self, units: Tensor) -> TurnedClips:
         """The same with these units alone, the others at 1."""
         found = object.__new__(TurnedClips)
-        found._value, found._turning, found._base = self._value, self._turning, self._base
+        found._value, found._shape, found._base = self._value, self._shape, self._base
         found.units, found.width, found.roots = len(units), self.width, self.roots.at(units)
         found._amplitudes = self._amplitudes[units]
         axes = self._axes.view(self.units, self.width, -1)[units]
@@ -143,10 +147,16 @@ class TurnedClips:
         assert latent.grad is not None
         along = (latent.grad @ self._axes.T).view(-1, self.units, self.width).transpose(0, 1)
         slope = self._amplitudes.transpose(1, 2) @ along
-        slope = 0.5 * (slope + slope.transpose(1, 2))
-        if not self._turning:
-            slope = torch.diag_embed(slope.diagonal(dim1=1, dim2=2))
+        slope = _shaped(slope, self._shape)
         return value.item(), TurnedEdit(slope, self._means @ latent.grad.sum(0))
+
+
+def _shaped(matrices: Tensor, shape: Shape) -> Tensor:
+    """The nearest matrices of a shape."""
+    if shape == "symmetric":
+        return 0.5 * (matrices + matrices.transpose(1, 2))
+    along = matrices.diagonal(dim1=1, dim2=2)
+    return torch.diag_embed(along if shape == "diagonal" else along.mean(1, True).expand_as(along))
 
 
 def along_axes(terms: DirectTerms, edit: TurnedEdit) -> tuple[DirectTerms, FloatArray]:

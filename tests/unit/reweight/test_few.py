@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,15 +17,22 @@ from residual_audio.models.joint import MLP, ResidualMLP
 from residual_audio.reweight import few as few_units
 from residual_audio.reweight.axes import direct_spectra
 from residual_audio.reweight.edit_size import edit_size
-from residual_audio.reweight.few import STRONGER, Few, fit_few
+from residual_audio.reweight.few import STRONGER, Few, fit_few, one_gain_a_unit
 from residual_audio.reweight.fitting import Lesson
-from residual_audio.reweight.gains import blend
+from residual_audio.reweight.gains import blend, coarse
 from residual_audio.reweight.objectives import objective
 from residual_audio.reweight.path import left_out, standard_error
 from residual_audio.reweight.penalty import UNBOUNDED, Bounds
 from residual_audio.reweight.solver import Stopping
 from residual_audio.reweight.terms import DirectTerms, apply_direct, direct_terms
-from residual_audio.reweight.turned import Roots, TurnedClips, TurnedEdit, along_axes
+from residual_audio.reweight.turned import (
+    Roots,
+    Shape,
+    TurnedClips,
+    TurnedEdit,
+    _shaped,
+    along_axes,
+)
 from residual_audio.reweight.turned_solver import nearest_within, solve_turned, steep
 from residual_audio.types import parse_units
 
@@ -70,13 +78,13 @@ def few_of_four(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(few_units, "LEAST", 1)
 
 
-def clips_of(terms: DirectTerms, judge: Judge, turning: bool = True) -> TurnedClips:
+def clips_of(terms: DirectTerms, judge: Judge, shape: Shape = "symmetric") -> TurnedClips:
     """Under a head without kinks, in double precision."""
     torch.manual_seed(0)
     smooth, precise = ResidualMLP(D, 8).double().requires_grad_(False), terms.double()
     loss, rows = objective("cross-entropy", judge), torch.arange(N)
     return TurnedClips(
-        precise, lambda latent: loss(smooth.from_latent(latent), rows), Roots.of(precise), turning
+        precise, lambda latent: loss(smooth.from_latent(latent), rows), Roots.of(precise), shape
     )
 
 
@@ -112,9 +120,9 @@ def test_the_nearest_edit_within_bounds_is_within_and_no_member_is_nearer(terms,
 
 
 @pytest.mark.parametrize("bounds", [UNBOUNDED, NARROW], ids=["free", "bounded"])
-@pytest.mark.parametrize("turning", [True, False], ids=["turning", "along axes"])
-def test_optimality_conditions_hold_at_the_solution(terms, judge, bounds, turning):
-    clips = clips_of(terms, judge, turning)
+@pytest.mark.parametrize("shape", get_args(Shape))
+def test_optimality_conditions_hold_at_the_solution(terms, judge, bounds, shape):
+    clips = clips_of(terms, judge, shape)
     ridge = 0.3 * steep(clips)
     found = solve_turned(clips, bounds, ridge, stop=TIGHT)
     assert found.converged
@@ -122,9 +130,7 @@ def test_optimality_conditions_hold_at_the_solution(terms, judge, bounds, turnin
     slope = clips.slope(clips.moved(found.edit))[1].plus(found.edit, ridge)
     for seed in range(5):  # no way within the bounds leads down
         other = drawn(clips, seed)
-        if not turning:
-            diagonal = torch.diag_embed(other.turns.diagonal(dim1=1, dim2=2))
-            other = TurnedEdit(diagonal, other.means)
+        other = TurnedEdit(_shaped(other.turns, shape), other.means)
         other = nearest_within(other, bounds, clips.roots)
         away = other.plus(found.edit, -1.0)
         assert slope.dot(away) >= -1e-5 * away.dot(away) ** 0.5
@@ -132,10 +138,22 @@ def test_optimality_conditions_hold_at_the_solution(terms, judge, bounds, turnin
 
 def test_axes_that_turn_reach_further_than_given_ones_under_the_same_bounds(terms, judge):
     values = []
-    for turning in (True, False):
-        clips = clips_of(terms, judge, turning)
+    for shape in get_args(Shape):
+        clips = clips_of(terms, judge, shape)
         values.append(solve_turned(clips, NARROW, 1e-4, stop=TIGHT).value)
-    assert values[0] < values[1]
+    assert values[0] < values[1] < values[2]
+
+
+def test_one_gain_a_unit_scales_whole_contributions(parts, terms, head, lesson):
+    found = fit_few(terms, head, lesson, Few(NARROW, share=0.5, shape="scalar"))
+    spectra = {unit: coarse(spectrum) for unit, spectrum in terms.spectra.items()}
+    whole = one_gain_a_unit(found, direct_terms(parts, spectra, mean_gains=True))
+    assert edit_size(whole.terms.gains(whole.values))["units_moved"] == 2
+    np.testing.assert_allclose(
+        whole.terms.latent(whole.values).numpy(),
+        found.terms.latent(found.values).numpy(),
+        atol=1e-4,
+    )
 
 
 def test_an_edit_along_its_axes_is_the_edit(terms, judge, parts):
@@ -186,7 +204,7 @@ def test_units_are_taken_in_one_order_by_how_steeply_the_loss_falls(terms, head,
         assert set(fewer) < set(more)
     # along given axes the slope is that of the loss in its gains
     steepness = np.bincount(terms.owner(), loss(np.zeros(terms.n_gains))[1] ** 2)
-    assert few_units.most_worth(loss, 1, Few(turning=False)) == [int(steepness.argmax())]
+    assert few_units.most_worth(loss, 1, Few(shape="diagonal")) == [int(steepness.argmax())]
 
 
 def test_a_stronger_ridge_makes_a_smaller_edit_and_parts_that_agree(terms, head, lesson):

@@ -30,8 +30,8 @@ from residual_audio.reweight.axes import (
 )
 from residual_audio.reweight.descent import FitSettings
 from residual_audio.reweight.descent_search import Search
-from residual_audio.reweight.few import Few, fit_few
-from residual_audio.reweight.fitting import fit_direct, fit_inside
+from residual_audio.reweight.few import Few, fit_few, one_gain_a_unit
+from residual_audio.reweight.fitting import Lesson, Settled, fit_direct, fit_inside
 from residual_audio.reweight.gains import identity_gains, n_gains
 from residual_audio.reweight.keep_in_place import Drift, Hold, KeepInPlace, drifts, held_in
 from residual_audio.reweight.learned_axes import learned_axes
@@ -40,6 +40,7 @@ from residual_audio.reweight.objectives import objective, parse_objective
 from residual_audio.reweight.path import FREE, READABLE, Kind, Regularity
 from residual_audio.reweight.penalty import UNBOUNDED, Bounds
 from residual_audio.reweight.terms import DirectTerms, direct_terms
+from residual_audio.reweight.turned import Shape
 from residual_audio.types import FloatArray, Spectrum
 
 # `patience` stops it; what reaches the cap says so
@@ -145,13 +146,15 @@ class ResiDual:
     @property
     def few(self) -> Few:
         """How few units move, and how they are held."""
-        turning = self.turning == "learned"
-        return Few(self.limits, self.share, self.agreement, self.ridge, turning)
+        shape: Shape = "symmetric" if self.turning == "learned" else "diagonal"
+        if self.components.coarse:
+            shape = "scalar"
+        return Few(self.limits, self.share, self.agreement, self.ridge, shape)
 
     @property
     def _whole_heads(self) -> bool:
-        """Heads with their mean, and a gain a component: their axes may turn."""
-        return self.keep_mean and not self.components.coarse and self.level == "head"
+        """Heads with their mean."""
+        return self.keep_mean and self.level == "head"
 
     @property
     def free(self) -> bool:
@@ -169,7 +172,8 @@ class ResiDual:
         if self.axes is not None:
             return self.axes
         learned = bool(self.keep) or self.chooses_few
-        return "learned" if learned and self._whole_heads else "pca"
+        can = self._whole_heads and not self.components.coarse
+        return "learned" if learned and can else "pca"
 
     @property
     def runs_encoder(self) -> bool:
@@ -231,7 +235,7 @@ class ResiDual:
         if self.keep:
             keep = KeepInPlace(references_of(self.references, problem), self.max_loss, self.hold)
         if self.chooses_few:
-            found = fit_few(self.terms(problem, split), problem.head, lesson, self.few)
+            found = self._few(problem, split, lesson)
         else:
             how = self.regularity
             if problem.judge.own and self.free:
@@ -246,6 +250,14 @@ class ResiDual:
         if self.turning == "learned":  # a rotation of k axes is k (k − 1) / 2 numbers more
             fitted += sum(k * (k - 1) // 2 for k in terms.sizes)
         return Fitted(problem.scores(joint), fitted, gains, found.notes)
+
+    def _few(self, problem: Problem, split: Split, lesson: Lesson) -> Settled:
+        if not self.components.coarse:
+            return fit_few(self.terms(problem, split), problem.head, lesson, self.few)
+        fine = replace(self, components=ALL, axes="pca").terms(problem, split)
+        return one_gain_a_unit(
+            fit_few(fine, problem.head, lesson, self.few), self.terms(problem, split)
+        )
 
     def _inside(self, problem: Problem, split: Split) -> Fitted:
         streams = problem.encoder
