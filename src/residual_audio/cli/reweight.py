@@ -360,6 +360,7 @@ def _learned(notes: Mapping[str, object], measure: str = "top-1") -> str:
 
 
 app.command("front")(reweight_studies.front)
+app.command("trade")(reweight_studies.trade)
 app.command("retention")(reweight_studies.retention)
 app.command("exit")(reweight_studies.exits)
 app.command("protocol")(reweight_protocol.protocol)

@@ -61,6 +61,34 @@ def front(
     say(f"{len(written)} files below {run}")
 
 
+def trade(
+    run: options.Run,
+    fold: options.Folds = None,
+    folds: options.NFolds = 5,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """What bounded gains reach against how many heads move, against stability over folds.
+
+    A grid of shares of the heads and of ridges, every point on all folds: RUN/tables/trade.csv and
+    RUN/figures/trade.
+    """
+    from residual_audio.report.figures import draw_all
+    from residual_audio.report.write import write_tables
+    from residual_audio.surface.gain_studies import Studied, gain_trade
+
+    with watching(quiet or json) as progress:
+        table = gain_trade(Studied(given_run(run), fold, folds, seed), progress)
+    written = [*write_tables(run, [table]), *draw_all(run, {"trade"})]
+    if json:
+        print_json(list(table.rows()))
+        return
+    if not quiet:
+        show_table(table, list(table.columns))
+    say(f"{len(written)} files below {run}")
+
+
 def retention(
     run: options.Run,
     fold: options.Folds = None,

@@ -50,6 +50,8 @@ DRAWINGS: tuple[Drawing, ...] = (
             "Adaptations on the same grouped folds, and their paired gains."),
     Drawing("few_shot", "residual", adapted.few_shot, "Adaptation from few clips a class."),
     Drawing("front", "residual", adapted.front, "What is gained here, and lost elsewhere."),
+    Drawing("trade", "residual", adapted.trade,
+            "Bounded gains: accuracy, heads that move, and how alike the edits of folds are."),
     Drawing("retention", "residual", adapted.retention, "How many components does a head need?"),
     Drawing("pruning", "residual", adapted.pruning,
             "Heads taken out of the weights: accuracy, and the time it saves."),

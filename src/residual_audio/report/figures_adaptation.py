@@ -235,3 +235,21 @@ def front(tables: Tables) -> Figure:
     panels[0].set_ylabel("top-1 here (%)")
     panels[0].legend(fontsize=6)
     return figure
+
+
+def trade(tables: Tables) -> Figure:
+    """Top-1 of bounded gains against stability over folds, a line for each number of units."""
+    import matplotlib.pyplot as plt
+
+    table = tables.need("trade", "share", "ridge", "top1", "stability", "units_moved")
+    figure, panel = plt.subplots(figsize=(COLUMN, 0.8 * COLUMN))
+    shares = sorted({float(share) for share in table["share"]})
+    for i, share in enumerate(shares):
+        part = table.where(np.array([float(s) == share for s in table["share"]]))
+        moved = f"{float(np.mean(part['units_moved'].astype(float))):.0f} heads"
+        x, y = part["stability"].astype(float), 100 * part["top1"].astype(float)
+        panel.plot(x, y, marker="o", markersize=3, color=series_colour(i), label=moved)
+    panel.set_xlabel("stability over folds (cosine)")
+    panel.set_ylabel("top-1 (%)")
+    panel.legend(fontsize=6)
+    return figure

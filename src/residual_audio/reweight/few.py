@@ -60,7 +60,7 @@ class Few:
     """The cosine that edits of two parts of the clips are to have; 0: no such demand, and the ridge
     is the one with the least held-out loss."""
     ridge: float | None = None
-    """How strongly gains are held, where it is not to be chosen."""
+    """How strongly gains are held, where nothing is to be chosen: then the whole share moves."""
     shape: Shape = "symmetric"
     """Axes are found together with the gains, given, or there is one gain a unit."""
 
@@ -129,19 +129,18 @@ def fit_few(terms: DirectTerms, head: JointHead, lesson: Lesson, how: Few) -> Se
     roots = Roots.of(terms.at(lesson.everyone))
     n, judged, agreed = how.numbers(len(terms.units))[-1], list[Judged](), None
     ridge, start = how.ridge or UNJUDGED, None
-    if len(lesson.held_out):
+    if len(lesson.held_out) and how.ridge is None:
         part = _Fit(lesson.loss(terms, head, lesson.train), roots, how)
         chooser = lesson.chosen_by(terms, head)
         n, start, judged = _choose_number(part, chooser)
-        ridge = how.ridge or FIRST
-        if start is not None and how.ridge is None:
-            if how.agreement:
-                rest = other_part(lesson.train, lesson.held_out, lesson.named_groups)
-                other = _Fit(lesson.loss(terms, head, rest), roots, how)
-                agreed = _agreed((part, other), n, start, terms)
-                ridge = agreed.refit
-            else:
-                ridge, start = _best(part, chooser, n, start, judged)
+        ridge = FIRST
+        if start is not None and how.agreement:
+            rest = other_part(lesson.train, lesson.held_out, lesson.named_groups)
+            other = _Fit(lesson.loss(terms, head, rest), roots, how)
+            agreed = _agreed((part, other), n, start, terms)
+            ridge = agreed.refit
+        elif start is not None:
+            ridge, start = _best(part, chooser, n, start, judged)
     said = next((one for one in reversed(judged) if one.moved == n), None)
     if not n:
         ones = torch.ones(terms.n_gains)
@@ -171,14 +170,13 @@ def _seen(part: _Fit, chooser: HeldOut, edit: TurnedEdit) -> torch.Tensor:
 
 def _choose_number(part: _Fit, chooser: HeldOut) -> tuple[int, TurnedEdit | None, list[Judged]]:
     """How many units move, with their edit; 0: none, as the identity does as well."""
-    ridge = part.how.ridge or FIRST
     latents, edits = [chooser.loss.terms.here], list[TurnedEdit | None]([None])
     judged = [chooser.judged_at(np.inf, latents[0], 0)]
     for n in part.how.numbers(part.clips.units):
-        found = part.solve(part.units(n), ridge, edits[-1], ON_THE_WAY).edit
+        found = part.solve(part.units(n), FIRST, edits[-1], ON_THE_WAY).edit
         latents.append(_seen(part, chooser, found))
         edits.append(found)
-        judged.append(chooser.judged_at(ridge, latents[-1], n))
+        judged.append(chooser.judged_at(FIRST, latents[-1], n))
     best = min(range(len(judged)), key=lambda i: judged[i].loss)
     left = [left_out(chooser.joint(at), chooser.groups, chooser.objective) for at in latents]
     # the best is no worse than itself

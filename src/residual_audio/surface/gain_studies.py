@@ -18,6 +18,7 @@ from residual_audio.adaptation.search import Searched, sweep
 from residual_audio.adaptation.smaller import leave_early, retain_and_prune
 from residual_audio.adaptation.spread_search import SweepJob, sweep_folds
 from residual_audio.adaptation.synthetic_reference import with_synthetic
+from residual_audio.adaptation.trade import trade
 from residual_audio.adaptation.transfer import Transferred, transfer
 from residual_audio.direct.contributions import Contributions
 from residual_audio.engine import Where
@@ -73,6 +74,15 @@ def gain_front(
     how = Division(seed=studied.seed, only=tuple(only))
     points = front(problem, division, places, how=how, progress=progress)
     return from_rows("front", points, "Gained here, lost on references, size of the edit")
+
+
+def gain_trade(studied: Studied, progress: Progress = SILENT) -> Table:
+    """What bounded gains reach against how many units move and how alike the folds' edits are."""
+    problem = studied.problem()
+    division = folds_of(problem.clips, studied.n_folds, studied.seed)
+    points = trade(problem, division, Division(seed=studied.seed), progress)
+    note = f"{len(division)} folds; every point is shown, none is chosen"
+    return from_rows("trade", points, "Accuracy, units that move, stability", (note,))
 
 
 def _heard_again(one: Elsewhere, studied: Studied, progress: Progress) -> Elsewhere:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from small_run import small_dataset, small_model
 
+from residual_audio.adaptation import trade as trade_of
 from residual_audio.adaptation.adapted import AdaptSettings, adapt
 from residual_audio.adaptation.divisions import Division, folds_of, splits_of
 from residual_audio.adaptation.front import front
@@ -118,3 +119,17 @@ def test_the_front_is_followed_and_drawn(store, tmp_path):
     assert all(0 <= p["top1"] <= 1 and np.isfinite(p["lost"]) for p in points)
     write_tables(tmp_path, [from_rows("front", points, "front")])
     assert {path.stem for path in draw_all(tmp_path, {"front"})} == {"front"}
+
+
+def test_the_trade_shows_every_share_under_every_ridge(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(trade_of, "SHARES", (0.1, 1.0))
+    monkeypatch.setattr(trade_of, "RIDGES", (0.5, 5.0))
+    problem = problem_of(store)
+    points = trade_of.trade(problem, folds_of(problem.clips, 2))
+    assert [(p["share"], p["ridge"]) for p in points] == [(0.1, 0.5), (0.1, 5.0), (1, 0.5), (1, 5)]
+    few, _, weak, strong = points
+    assert few["units_moved"] < weak["units_moved"]
+    assert strong["energy"] < weak["energy"]
+    assert all(point["n"] == len(problem) for point in points)
+    write_tables(tmp_path, [from_rows("trade", points, "")])
+    assert draw_all(tmp_path, {"trade"})

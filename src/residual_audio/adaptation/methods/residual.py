@@ -98,7 +98,7 @@ class ResiDual:
     """Chosen gains are held so that edits of two parts of the clips have this cosine; 0: no such
     demand. Direct path only."""
     ridge: float | None = None
-    """How strongly the gains of few units are held, where that is not to be chosen."""
+    """How strongly the gains of few units are held, where nothing is to be chosen."""
     unbounded: bool = False
     """No bounds and a ridge penalty, its strength by the least held-out loss: a classifier written
     into the heads rather than a reweighting."""
