@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
@@ -24,7 +24,7 @@ from residual_audio.adaptation.methods.residual import ResiDual
 from residual_audio.adaptation.moved import moved_components, moved_units
 from residual_audio.adaptation.other_splits import divide
 from residual_audio.adaptation.problem import Problem, problem_of
-from residual_audio.adaptation.references import references_of
+from residual_audio.adaptation.references import elsewhere, heard
 from residual_audio.adaptation.retention import retention_direct, retention_grid, retention_table
 from residual_audio.adaptation.synthetic_reference import with_synthetic
 from residual_audio.adaptation.verdicts import Verdict, against, cost_rows, verdicts
@@ -97,9 +97,11 @@ def adapt(
     *,
     ensemble: FloatArray | None = None,
     passes: Passes | None = None,
+    hear: Callable[[str], Passes] | None = None,
     progress: Progress = SILENT,
 ) -> Adaptation:
-    """Compare adaptations on the clips of a store; with `passes`, those that run the encoder too.
+    """Compare adaptations on the clips of a store; with `passes`, those that run the encoder too,
+    and with `hear`, which runs the clips of a reference, what these cost there.
 
     A comparison of some methods or folds goes by another name than that of all of them.
     """
@@ -123,7 +125,7 @@ def adapt(
         entries,
         seeds=asked.seeds,
         how=how,
-        references=references_of(told or held, problem),
+        references=heard(elsewhere(told or held, problem), hear),
         progress=progress,
     )
     found = verdicts(problem, division, outcomes, seed=asked.seeds[0])

@@ -16,15 +16,16 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from residual_audio.adaptation.divisions import Division, Split, splits_of
-from residual_audio.adaptation.methods.method import Fitted
+from residual_audio.adaptation.methods.elsewhere_embedding import by_gains
+from residual_audio.adaptation.methods.method import Fitted, Method
 from residual_audio.adaptation.methods.registry import Entry
 from residual_audio.adaptation.problem import Problem
-from residual_audio.adaptation.references import reference_costs
+from residual_audio.adaptation.references import Elsewhere, cost_there
 from residual_audio.data.splits import Folds
 from residual_audio.engine.cores import on_single_cores
 from residual_audio.errors import ResidualAudioError
 from residual_audio.progress import SILENT, Progress
-from residual_audio.reweight.keep_in_place import Cost, Reference
+from residual_audio.reweight.keep_in_place import Cost
 from residual_audio.types import FloatArray, Gains
 
 
@@ -42,7 +43,7 @@ class Outcome:
     """By fold, of the first seed."""
     notes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     costs: dict[str, list[Cost]] = field(default_factory=dict)
-    """By fold: what its direct-path gains lose on reference clips."""
+    """By fold: what it loses on reference clips."""
     failed: str | None = None
 
 
@@ -53,7 +54,7 @@ def compare(
     *,
     seeds: Sequence[int] = (0,),
     how: Division | None = None,
-    references: Sequence[Reference] = (),
+    references: Sequence[Elsewhere] = (),
     progress: Progress = SILENT,
 ) -> list[Outcome]:
     """Fit and score every method on every fold and seed, and say what it costs on references.
@@ -75,12 +76,18 @@ def compare(
                     outcome.notes[split.name] = found.notes
                     if found.gains is not None:
                         outcome.gains[split.name] = found.gains
-                        if found.gains.path == "direct":
-                            outcome.costs[split.name] = reference_costs(
-                                found.gains, references, problem
-                            )
+                    outcome.costs[split.name] = _costs(outcome.entry.method, found, references)
             problem.forget()
     return outcomes
+
+
+def _costs(method: Method, found: Fitted, references: Sequence[Elsewhere]) -> list[Cost]:
+    """What a fitted method loses on references, as far as those can be heard as it hears."""
+    embed = found.elsewhere if found.gains is None else by_gains(found.gains)
+    if embed is None:
+        return []
+    there = [one for one in references if one.problem.streams or not method.runs_encoder]
+    return [cost_there(one, embed, np.arange(len(one.problem))) for one in there]
 
 
 def _fit_all(

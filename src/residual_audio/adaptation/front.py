@@ -11,17 +11,15 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 import numpy as np
-import torch
 
 from residual_audio.adaptation.divisions import Division, Split, splits_of
 from residual_audio.adaptation.front_edits import FrontEdit, FrontFamily, families
 from residual_audio.adaptation.methods.choice import unit_length
 from residual_audio.adaptation.problem import Problem
-from residual_audio.adaptation.references import Elsewhere
+from residual_audio.adaptation.references import Elsewhere, cost_there
 from residual_audio.data.splits import Folds
 from residual_audio.metrics.classification import true_rank
 from residual_audio.progress import SILENT, Progress
-from residual_audio.reweight.keep_in_place import Cost, cost_of
 from residual_audio.types import FloatArray
 
 
@@ -81,7 +79,7 @@ def _point(
     edit: FrontEdit,
 ) -> FrontPoint:
     before, after = problem.joint[split.test], edit.embed(problem, split.test)
-    costs = [_cost(one, edit) for one in elsewhere]
+    costs = [cost_there(one, edit.embed, one.held_out) for one in elsewhere]
     return {
         "family": family,
         "setting": setting,
@@ -95,17 +93,6 @@ def _point(
         "units_moved": edit.units_moved,
         "n": len(split.test),
     }
-
-
-def _cost(one: Elsewhere, edit: FrontEdit) -> Cost:
-    """What an edit loses on held-out clips of a reference."""
-    there, rows = one.problem, one.held_out
-    joints = (
-        torch.from_numpy(there.joint[rows]),
-        torch.as_tensor(edit.embed(there, rows), dtype=torch.float32),
-    )
-    groups = [there.groups[int(i)] for i in rows]
-    return cost_of(one.name, there.judge.at(rows), lambda joint: joint, joints, groups)
 
 
 def _top1(problem: Problem, split: Split, joint: FloatArray) -> float:

@@ -6,27 +6,28 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from residual_audio.adaptation.divisions import Split
-from residual_audio.adaptation.methods.choice import unit_length
-from residual_audio.adaptation.methods.in_encoder import joint_of, lesson_of
+from residual_audio.adaptation.methods.elsewhere_embedding import (
+    Embedding,
+    by_adapter,
+    by_gains,
+    by_map,
+)
+from residual_audio.adaptation.methods.in_encoder import lesson_of
 from residual_audio.adaptation.methods.low_rank import LoRA
 from residual_audio.adaptation.methods.residual import ResiDual
 from residual_audio.adaptation.methods.ridge import Ridge
 from residual_audio.adaptation.problem import Problem
 from residual_audio.adaptation.references import references_of
-from residual_audio.reweight.cached import Adapter
 from residual_audio.reweight.edit_size import edit_size
 from residual_audio.reweight.few import FIRST
 from residual_audio.reweight.fitting import HELD_RIDGE, HoldPath
 from residual_audio.reweight.gains import blend
 from residual_audio.reweight.keep_in_place import held_in
-from residual_audio.reweight.network import NetworkGains
 from residual_audio.reweight.path import StrengthPath
-from residual_audio.reweight.terms import terms_of
-from residual_audio.types import FloatArray, Gains
+from residual_audio.types import Gains
 
 BLENDS = (0.1, 0.25, 0.5, 0.75, 1.0)
 LARGEST = (1.5, 2.0, 4.0, 8.0, 16.0)
@@ -37,8 +38,7 @@ NAN = float("nan")
 class FrontEdit:
     """A changed model: what it makes of clips, here and elsewhere, and how large the change is."""
 
-    embed: Callable[[Problem, np.ndarray], FloatArray]
-    """A problem and clip numbers → joint embeddings [clip, d]."""
+    embed: Embedding
     energy: float = NAN
     """Of gains; what has none is not measured so."""
     distance: float = NAN
@@ -56,19 +56,8 @@ class FrontFamily:
 def edit_of_gains(gains: Gains) -> FrontEdit:
     """Gains of either path."""
     size = edit_size(gains)
-
-    @torch.no_grad()
-    def embed(problem: Problem, rows: np.ndarray) -> FloatArray:
-        if gains.path == "network":
-            return _inside(NetworkGains(gains, problem.sites), problem, rows)
-        terms = terms_of(problem.direct, gains).at(rows)
-        return problem.from_latent(terms.latent(terms.vector(gains))).numpy()
-
-    return FrontEdit(embed, size["energy"], size["distance"], float(size["units_moved"]))
-
-
-def _inside(adapter: Adapter, problem: Problem, rows: np.ndarray) -> FloatArray:
-    return joint_of(rows, problem.encoder.embed(adapter)).numpy()
+    moved = float(size["units_moved"])
+    return FrontEdit(by_gains(gains), size["energy"], size["distance"], moved)
 
 
 def held(keep: Sequence[str]) -> FrontFamily:
@@ -118,15 +107,7 @@ def mapped(method: Ridge) -> FrontFamily:
 
     def edits(problem: Problem, split: Split) -> dict[float, FrontEdit]:
         _, change = method.change(problem, split)
-
-        def by(amount: float) -> FrontEdit:
-            def embed(place: Problem, rows: np.ndarray) -> FloatArray:
-                unit = unit_length(place.joint[rows])
-                return unit + amount * (unit @ change)
-
-            return FrontEdit(embed)
-
-        return {amount: by(amount) for amount in BLENDS}
+        return {amount: FrontEdit(by_map(change, amount)) for amount in BLENDS}
 
     return FrontFamily("ridge to texts", edits)
 
@@ -142,7 +123,7 @@ def low_rank(method: LoRA) -> FrontFamily:
             with torch.no_grad():
                 for up in part.up:
                     up.mul_(amount)
-            return FrontEdit(lambda place, rows: _inside(part, place, rows))
+            return FrontEdit(by_adapter(part))
 
         return {amount: by(amount) for amount in BLENDS}
 

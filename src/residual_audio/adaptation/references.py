@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+import torch
 
 from residual_audio.adaptation.problem import Problem, problem_of
 from residual_audio.adaptation.synthetic_reference import with_synthetic
 from residual_audio.data.splits import grouped_split
 from residual_audio.errors import InputError
 from residual_audio.judge.of_store import rows_of
+from residual_audio.passes.kept import Passes
+from residual_audio.reweight.cached import Streams
 from residual_audio.reweight.keep_in_place import Cost, Reference, cost_of
-from residual_audio.reweight.terms import terms_of
 from residual_audio.store import open_store
-from residual_audio.types import Gains
+from residual_audio.types import FloatArray
 
 HELD_OUT = 1 / 3
 
@@ -59,6 +61,15 @@ def elsewhere(runs: Sequence[str], problem: Problem) -> list[Elsewhere]:
     return found
 
 
+def heard(places: Sequence[Elsewhere], hear: Callable[[str], Passes] | None) -> list[Elsewhere]:
+    """The same with their clips ready to be run through the model, where `hear` can do that."""
+    if hear is None:
+        return list(places)
+    return [
+        replace(one, problem=replace(one.problem, streams=Streams(hear(one.run)))) for one in places
+    ]
+
+
 def references_of(runs: Sequence[str], problem: Problem) -> tuple[Reference, ...]:
     """The same as what gains on the direct path can be held by."""
     return tuple(
@@ -74,15 +85,14 @@ def references_of(runs: Sequence[str], problem: Problem) -> tuple[Reference, ...
     )
 
 
-def reference_costs(
-    gains: Gains, references: Sequence[Reference], problem: Problem, *, held_out: bool = False
-) -> list[Cost]:
-    """What direct-path gains lose on the clips of the references, or on the held-out ones."""
-    found = []
-    for one in references:
-        rows = one.held_out if held_out else np.arange(len(one.judge))
-        terms = terms_of(one.contributions, gains).at(rows)
-        latents = terms.base, terms.latent(terms.vector(gains))
-        groups = [one.groups[int(i)] for i in rows]
-        found.append(cost_of(one.name, one.judge.at(rows), problem.from_latent, latents, groups))
-    return found
+def cost_there(
+    one: Elsewhere, embed: Callable[[Problem, np.ndarray], FloatArray], rows: np.ndarray
+) -> Cost:
+    """What an adapted model loses on clips of a reference; `embed` gives their embeddings."""
+    there = one.problem
+    joints = (
+        torch.from_numpy(there.joint[rows]),
+        torch.as_tensor(embed(there, rows), dtype=torch.float32),
+    )
+    groups = [there.groups[int(i)] for i in rows]
+    return cost_of(one.name, there.judge.at(rows), lambda joint: joint, joints, groups)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from residual_audio.reweight.descent import Embed, FitSettings, Units, fit
 from residual_audio.reweight.objectives import Objective
-from residual_audio.reweight.path import jackknife
+from residual_audio.reweight.path import left_out, standard_error
 
 # share of the epochs after which settings are compared
 HEAT = 0.1
@@ -79,7 +79,7 @@ class HeldOutClips:
             joint = torch.cat([embed(part) for part in torch.as_tensor(self.rows).split(512)])
         rows = torch.as_tensor(self.rows)
         groups = self.groups or [str(i) for i in self.rows]
-        return jackknife(joint, groups, lambda some, which: loss(some, rows[which]))[1]
+        return standard_error(left_out(joint, groups, lambda some, which: loss(some, rows[which])))
 
 
 @dataclass(frozen=True)

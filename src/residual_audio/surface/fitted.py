@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +33,7 @@ from residual_audio.reweight.gains import moved as moved
 from residual_audio.reweight.gains import n_gains as n_gains
 from residual_audio.surface.given import ModelLike, given_model
 from residual_audio.surface.method_entry import entry_of
-from residual_audio.surface.runs import Folds, RunLike, fold_names, given_run
+from residual_audio.surface.runs import Folds, RunLike, fold_names, given_run, passes_of_part
 from residual_audio.table import Table, from_rows
 from residual_audio.types import Gains, Score
 
@@ -177,14 +178,15 @@ def compare_methods(
     """
     given = given_run(run)
     store = given.store
-    passes = None
+    passes = hear = None
     if network:
         passes = given.passes(model, given.rows(settings.folds), progress, device)
+        hear = partial(passes_of_part, model=model, device=device, progress=progress)
     texts = None
     if ensemble is not None:
         loaded = given_model(model or store.model_info.name, device)
         texts = embed_classes(loaded, store.classes, find_prompts(ensemble, store.template))
-    return compare_on(store, settings, ensemble=texts, passes=passes, progress=progress)
+    return compare_on(store, settings, ensemble=texts, passes=passes, hear=hear, progress=progress)
 
 
 def fit_gains(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from residual_audio.adaptation.divisions import Division, folds_of
 from residual_audio.adaptation.front import front
 from residual_audio.adaptation.methods.rule import Rule, rule_gains
 from residual_audio.adaptation.problem import Problem, problem_of
-from residual_audio.adaptation.references import Elsewhere, elsewhere
+from residual_audio.adaptation.references import elsewhere, heard
 from residual_audio.adaptation.search import Searched, sweep
 from residual_audio.adaptation.smaller import leave_early, retain_and_prune
 from residual_audio.adaptation.spread_search import SweepJob, sweep_folds
@@ -23,10 +24,16 @@ from residual_audio.adaptation.transfer import Transferred, transfer
 from residual_audio.direct.contributions import Contributions
 from residual_audio.engine import Where
 from residual_audio.progress import SILENT, Progress
-from residual_audio.reweight.cached import Streams
 from residual_audio.reweight.sliders import Sliders, gains_of_sliders, rules_of
 from residual_audio.surface.given import GainsLike, ModelLike, given_gains
-from residual_audio.surface.runs import Folds, Run, RunLike, fold_names, given_run
+from residual_audio.surface.runs import (
+    Folds,
+    Run,
+    RunLike,
+    fold_names,
+    given_run,
+    passes_of_part,
+)
 from residual_audio.table import Table, from_rows
 from residual_audio.types import Gains
 
@@ -69,7 +76,8 @@ def gain_front(
     keep = with_synthetic(keep, problem.about["model"], hearing, progress)
     places = elsewhere(keep, problem)
     if network:
-        places = [_heard_again(one, studied, progress) for one in places]
+        hear = partial(passes_of_part, model=studied.model, device=studied.device)
+        places = heard(places, partial(hear, progress=progress))
     division = folds_of(problem.clips, studied.n_folds, studied.seed)
     how = Division(seed=studied.seed, only=tuple(only))
     points = front(problem, division, places, how=how, progress=progress)
@@ -83,15 +91,6 @@ def gain_trade(studied: Studied, progress: Progress = SILENT) -> Table:
     points = trade(problem, division, Division(seed=studied.seed), progress)
     note = f"{len(division)} folds; every point is shown, none is chosen"
     return from_rows("trade", points, "Accuracy, units that move, stability", (note,))
-
-
-def _heard_again(one: Elsewhere, studied: Studied, progress: Progress) -> Elsewhere:
-    """A reference with its clips ready to be run through the model."""
-    path, _, folds = one.run.partition("#")
-    given = given_run(path)
-    rows = given.rows(folds.split(",") if folds else None)
-    passes = given.passes(studied.model, rows, progress, studied.device)
-    return replace(one, problem=replace(one.problem, streams=Streams(passes)))
 
 
 def how_little(studied: Studied, progress: Progress = SILENT) -> list[Table]:

@@ -143,6 +143,16 @@ def given_run(run: RunLike) -> Run:
     return run if isinstance(run, Run) else Run(run)
 
 
+def passes_of_part(
+    run: str, model: ModelLike | None = None, device: str = "auto", progress: Progress = SILENT
+) -> Passes:
+    """The clips of `RUN`, or of folds of it (`RUN#1,2`), ready to be run through its model."""
+    path, _, folds = run.partition("#")
+    given = given_run(path)
+    rows = given.rows(folds.split(",") if folds else None)
+    return given.passes(model, rows, progress, device)
+
+
 def fold_names(folds: Folds) -> tuple[str, ...]:
     """As text, however they were given."""
     if folds is None:

@@ -10,6 +10,7 @@ from small_run import small_dataset, small_model
 
 from residual_audio.adaptation import trade as trade_of
 from residual_audio.adaptation.adapted import AdaptSettings, adapt
+from residual_audio.adaptation.comparison import compare
 from residual_audio.adaptation.divisions import Division, folds_of, splits_of
 from residual_audio.adaptation.front import front
 from residual_audio.adaptation.front_edits import (
@@ -20,11 +21,13 @@ from residual_audio.adaptation.front_edits import (
     low_rank,
     mapped,
 )
+from residual_audio.adaptation.methods.elsewhere_embedding import by_gains
 from residual_audio.adaptation.methods.low_rank import SETTINGS, LoRA
+from residual_audio.adaptation.methods.registry import Entry
 from residual_audio.adaptation.methods.residual import NETWORK, ResiDual
 from residual_audio.adaptation.methods.ridge import Ridge
 from residual_audio.adaptation.problem import problem_of
-from residual_audio.adaptation.references import elsewhere, reference_costs, references_of
+from residual_audio.adaptation.references import cost_there, elsewhere, references_of
 from residual_audio.errors import InputError
 from residual_audio.extraction.extraction import extract
 from residual_audio.passes.kept import load_passes
@@ -63,11 +66,10 @@ def test_rows_say_what_moved_and_what_it_costs(store):
 
 def test_the_identity_costs_nothing_and_runs_of_other_models_are_refused(store):
     problem = problem_of(store)
-    references = references_of((str(store.folder),), problem)
+    (place,) = elsewhere((str(store.folder),), problem)
     split = next(splits_of(problem, folds_of(problem.clips, 3)))
     gains = ResiDual(unbounded=True).fit(problem, split).gains
-    (cost,) = reference_costs(blend(gains, 0.0), references, problem)
-    assert cost.lost == 0
+    assert cost_there(place, by_gains(blend(gains, 0.0)), place.held_out).lost == 0
     other = dict(problem.about) | {"model": {"name": "other", "sha256": "0" * 64}}
     with pytest.raises(InputError, match="another model"):
         references_of((str(store.folder),), replace(problem, about=other))
@@ -97,6 +99,20 @@ def test_edits_that_run_the_encoder_and_maps_of_embeddings_are_on_the_front(stor
         assert shifts[-1] > 0
     assert np.isfinite([p["lost"] for p in points]).all()
     assert np.isnan(points[-1]["energy"])
+    # and every row of the table says what it costs there
+    entries = [
+        Entry("in", "inside", "network", inside),
+        Entry("lora", "LoRA", "baseline", brief),
+        Entry("ridge", "ridge", "baseline", Ridge()),
+    ]
+    outcomes = compare(problem, folds, entries, how=how, references=[place])
+    for outcome in outcomes:
+        (cost,) = outcome.costs[folds.names[0]]
+        assert cost.n == len(place.problem)
+    # what cannot be heard there is not told, and what need not be is
+    deaf = replace(place, problem=replace(place.problem, streams=None))
+    outcomes = compare(problem, folds, entries[1:], how=how, references=[deaf])
+    assert [len(outcome.costs[folds.names[0]]) for outcome in outcomes] == [0, 1]
     # all of the edit is what the method itself is worth
     split = next(splits_of(problem, folds, how))
     right = (Ridge().fit(problem, split).scores.argmax(1) == problem.codes[split.test]).mean()

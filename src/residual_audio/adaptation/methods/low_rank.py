@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from residual_audio.adaptation.divisions import Split
+from residual_audio.adaptation.methods.elsewhere_embedding import by_adapter
 from residual_audio.adaptation.methods.in_encoder import fit_adapter, rates_of
 from residual_audio.adaptation.methods.method import Fitted, InEncoder
 from residual_audio.adaptation.problem import Problem
@@ -42,4 +43,5 @@ class LoRA(InEncoder):
         search = rates_of(self.settings, self.rates, split.seed)
         found = fit_adapter(problem, split, lora, list(lora.parameters()), search)
         notes = {**found.notes, "rank": rank, "sites": len(sites)}
-        return lora, replace(found, notes=notes, updates=trained_form(lora))
+        update = trained_form(lora)
+        return lora, replace(found, notes=notes, updates=update, elsewhere=by_adapter(lora))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 from torch import Tensor
 
 from residual_audio.adaptation.divisions import Split
@@ -29,6 +30,9 @@ class Fitted:
     updates: Mapping[Place, LowRankUpdate] = field(default_factory=dict)
     weights: Sequence[tuple[Tensor, Tensor]] = ()
     """Parameters of the model and what they became; they were put back."""
+    elsewhere: Callable[[Problem, np.ndarray], FloatArray] | None = None
+    """Joint embeddings [clip, d] of clips of another run of the model, where gains do not say them
+    and the classes of the training clips are not written into what was fitted."""
 
     def left(self) -> LeftBehind:
         """What can be written as a checkpoint."""

@@ -9,6 +9,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from residual_audio.adaptation.divisions import Split
 from residual_audio.adaptation.methods.choice import choose, unit_length
+from residual_audio.adaptation.methods.elsewhere_embedding import by_map
 from residual_audio.adaptation.methods.method import Fitted, FromStore
 from residual_audio.adaptation.problem import Problem
 from residual_audio.types import FloatArray
@@ -24,7 +25,8 @@ class Ridge(FromStore):
         alpha, change = self.change(problem, split)
         unit = unit_length(problem.joint)
         scores = unit_length(unit[split.test] + unit[split.test] @ change) @ _texts(problem).T
-        return Fitted(scores, unit.shape[1] ** 2, notes={"alpha": float(alpha)})
+        notes = {"alpha": float(alpha)}
+        return Fitted(scores, unit.shape[1] ** 2, notes=notes, elsewhere=by_map(change))
 
     def change(self, problem: Problem, split: Split) -> tuple[float, FloatArray]:
         """α, and W − I [d, d]: what the map adds to unit embeddings."""
