@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from residual_audio.engine.tasks import TRIES, Setup, TaskDone, Where, Work, given_up
@@ -87,10 +87,11 @@ class _Processes:
             # a fork would copy the parent's threads' locks and hang
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_begin,
-            # as bytes: what they import may take longer than a parent lives
+            # as bytes: what they import may take longer than a parent lives; and by value: a tensor
+            # in shared memory can be taken by one worker alone
             initargs=(
                 max(1, (os.cpu_count() or 1) // processes),
-                bytes(ForkingPickler.dumps((self._setup, self._work))),
+                pickle.dumps((self._setup, self._work)),
             ),
         )
         others = set(multiprocessing.active_children())
@@ -133,7 +134,7 @@ def _begin(n_threads: int, job: bytes) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _job[:] = ForkingPickler.loads(job)
+    _job[:] = pickle.loads(job)  # noqa: S301  # nosec B301 # the parent made it
 
 
 def _end_with_parent() -> None:

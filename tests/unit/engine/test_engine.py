@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from residual_audio.engine import Where, open_engine
 from residual_audio.errors import EngineError, InputError, StoreError
@@ -141,3 +142,18 @@ def test_bad_requests() -> None:
         run([1], set_up, square, gpus_each=0.5)
     with pytest.raises(InputError, match="at least 1"):
         run([1], set_up, square, processes=0)
+
+
+def weigh(weights: torch.Tensor) -> float:
+    return float(weights.sum())
+
+
+def add(state: float, task: int) -> float:
+    return state + task
+
+
+def test_tensors_reach_every_process(capfd: pytest.CaptureFixture[str]) -> None:
+    """Handed out in shared memory, they reached the first and ended the others."""
+    found = run(list(range(6)), partial(weigh, torch.ones(4)), add, processes=3)
+    assert found == {task: 4.0 + task for task in range(6)}
+    assert "Traceback" not in capfd.readouterr().err
