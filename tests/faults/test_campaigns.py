@@ -49,6 +49,24 @@ def test_crashes_of_training_and_of_steps_of_a_run() -> None:
     assert_held(crash_everywhere(works=some("train", "evaluate"), most=2))
 
 
+def two_parts(out: Path, careless: bool = False) -> None:
+    """Writes `a`, and then `b`; a mark after each."""
+    for i, name in enumerate("ab"):
+        if not (out / "steps.json").is_file() or i >= len(files.read_json(out / "steps.json")):
+            was_there = (out / name).is_file()
+            files.write_text(out / name, "twice" if was_there and careless else "once")
+            files.write_json(out / "steps.json", {f"{j}": {"files": {}} for j in range(i + 1)})
+
+
+@pytest.mark.parametrize("careless", [False, True])
+def test_crashes_of_work_in_parts(careless: bool) -> None:
+    """A start need not go on beyond the part it was killed in; what it does wrong is found."""
+    work = Work("two parts", partial(two_parts, careless=careless), marks="steps.json")
+    found = crash_everywhere(works=[work])[0]
+    assert found.tried == 20
+    assert found.held == (10 if careless else 20)
+
+
 def test_every_command_that_writes_is_crashed() -> None:
     """The long form has them all, at every moment."""
     names = ("extract", "analyse", "ablate", "reweight", "evaluate", "listen", "report", "atlas",
@@ -88,12 +106,11 @@ def _killed_at(moment: int, out: Path) -> None:
 
 
 def _seen(folder: Path) -> dict[str, str]:
-    """Temporary names and holders of locks have the number of their process in them."""
-    return {
-        name.rpartition(".")[0].rpartition(".")[0] if files.is_temporary(name) else name: digest
-        for name, digest in contents(folder).items()
-        if not name.endswith("-holder")
-    }
+    """Temporary names and holders of locks have the number of their process in them; how much of
+    a temporary file is there makes no difference."""
+    found = {n: d for n, d in contents(folder).items() if not n.endswith("-holder")}
+    passing = {n.rpartition(".")[0].rpartition(".")[0]: "" for n in found if files.is_temporary(n)}
+    return {n: digest for n, digest in found.items() if not files.is_temporary(n)} | passing
 
 
 def test_full_disks_and_other_limits_are_one_sentence() -> None:

@@ -1,7 +1,8 @@
 """Die at every moment of every write, start again: the same files, nothing lost, nothing left.
 
-Moments that show the same files (written, and then synced) are one start: what it does depends on
-what it finds.
+What a start does depends on what it finds, alone. So moments that show the same files (written, and
+then synced) are one start; and a start that comes to what the undisturbed work had at the end of
+the part it was killed in need not go on from there: what follows begins at a moment of its own.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,12 +21,14 @@ from typing import Any
 
 from residual_audio import files
 from residual_audio.benchmarks.faults.children import in_child
-from residual_audio.benchmarks.faults.filmed import film, read_film
+from residual_audio.benchmarks.faults.filmed import Film, film, read_film
 from residual_audio.benchmarks.faults.grounds import stand_on
 from residual_audio.benchmarks.faults.outcome import STANDARD, Campaign, CampaignSettings
 from residual_audio.benchmarks.faults.works import WORKS, Work
 from residual_audio.errors import EngineError
-from residual_audio.seals import SUMS
+from residual_audio.pipeline.steps import RECORD
+from residual_audio.provenance import sha256_file
+from residual_audio.seals import SEAL, SUMS
 
 NAME = "run"
 _CHANGING = ("created_utc", "seconds", "sha256", "seal", "command", "commit")
@@ -63,13 +67,15 @@ def _crash(work: Work, folder: Path, campaign: Campaign, most: int | None) -> No
     judged: dict[int, str | None] = {}
     for i in moments:
         moment, state = found.moments[i]
-        out = folder / f"crashed-{state}" / NAME
 
-        def start_again(out: Path = out, state: int = state, moment: str = moment) -> str | None:
-            if state not in judged:  # what the next start does depends on what it finds, alone
-                problem = _judge(work, found.show(state, out), whole)
+        def start_again(i: int = i, state: int = state, moment: str = moment) -> str | None:
+            if state not in judged:
+                room = folder / f"crashed-{state}"
+                problem = None
+                if not _goes_on(work, found, i, room / "part" / NAME):
+                    problem = _judge(work, found.show(state, room / NAME), whole)
                 judged[state] = problem and f"killed at '{moment}' of {work.name}: {problem}"
-                shutil.rmtree(out.parent, ignore_errors=True)
+                shutil.rmtree(room, ignore_errors=True)
             return judged[state]
 
         campaign.attempt(start_again)
@@ -80,6 +86,25 @@ def _crash(work: Work, folder: Path, campaign: Campaign, most: int | None) -> No
 def chosen_moments(n: int, most: int | None) -> list[int]:
     """All, or so many, spread evenly."""
     return list(range(0, n, 1 if most is None else max(1, -(-n // most))))
+
+
+def _goes_on(work: Work, found: Film, moment: int, out: Path) -> bool:
+    """Whether a start from this moment comes to the end of its part as undisturbed work did."""
+    mark = found.next_mark(moment, work.marks) if work.marks else None
+    if mark is None:
+        return False
+    found.show(found.moments[moment][1], out)
+    wanted = contents(found.show(mark, out.parent.with_name("wanted") / NAME))
+    return in_child(partial(_until_marked, work, out)) == 0 and contents(out) == wanted
+
+
+def _until_marked(work: Work, out: Path) -> None:
+    def watch(moment: files.Moment, path: Path) -> None:
+        if moment == "durable" and path.name == work.marks:
+            os._exit(0)
+
+    files.watch = watch
+    work.write(out)
 
 
 def _judge(work: Work, out: Path, whole: dict[str, str]) -> str | None:
@@ -111,13 +136,17 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def _same(path: Path) -> bytes:
-    """Archives and pages carry dates, Ogg files a random number: their being there must do."""
-    if path.suffix in (".npz", ".ogg", ".html") or path.name in (
-        "steps.json",
-        "time.jsonl",
-        SUMS,
-    ):
+    """Archives and pages carry dates, Ogg files a random number: their being there must do. Lists
+    of digests must be right."""
+    if path.suffix in (".npz", ".ogg", ".html") or path.name == "time.jsonl":
         return b""
+    if path.name == SUMS:
+        lines = (line.split("  ", 1) for line in path.read_text().splitlines())
+        return _right(path.parent, {name: digest for digest, name in lines})
+    if path.name == RECORD:
+        with suppress(ValueError):
+            steps = json.loads(path.read_text())
+            return b"".join(_right(path.parent, steps[n]["files"]) for n in steps if n != SEAL)
     if path.parent.name == "clip":  # pages of the atlas that hold sound
         return b""
     if path.suffix == ".csv":
@@ -127,6 +156,16 @@ def _same(path: Path) -> bytes:
         with suppress(ValueError):  # half of one, in a folder that was not finished
             data = json.dumps(_lasting(json.loads(data)), sort_keys=True).encode()
     return data
+
+
+def _right(folder: Path, digests: Mapping[str, str]) -> bytes:
+    """Which files there are as a list says."""
+    return repr(
+        [
+            (name, (folder / name).is_file() and sha256_file(folder / name) == digest)
+            for name, digest in sorted(digests.items())
+        ]
+    ).encode()
 
 
 def _without_seconds(text: str) -> str:

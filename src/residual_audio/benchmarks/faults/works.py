@@ -25,6 +25,7 @@ from residual_audio.models import native
 from residual_audio.pipeline import work as steps
 from residual_audio.pipeline.run import run
 from residual_audio.pipeline.run_settings import RunSettings
+from residual_audio.pipeline.steps import RECORD
 from residual_audio.pipeline.workshop import Workshop
 from residual_audio.progress import SILENT
 from residual_audio.store.other_formats import export_store
@@ -55,6 +56,8 @@ class Work:
     """What is done first, undisturbed."""
     may_refuse: str = ""
     """What the next start may say is there already; without it, it starts anew."""
+    marks: str = ""
+    """A file that is written at the end of each part."""
 
 
 def extract_small(out: Path) -> None:
@@ -203,5 +206,5 @@ WORKS = (
     Work("export", _fold, (trained,), may_refuse="folded"),
     Work("store export", _export, (extract_small,)),
     Work("train", train_small),
-    Work("run", whole_run, (trained,)),
+    Work("run", whole_run, (trained,), marks=RECORD),
 )
