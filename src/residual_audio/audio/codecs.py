@@ -20,8 +20,12 @@ def available() -> bool:
     return importlib.util.find_spec("av") is not None
 
 
+_NOTHING_ELSE = {"protocol_whitelist": "none"}
+"""A playlist is no sound: whatever a file names, no other is opened and no machine is asked."""
+
+
 def open_blocks(
-    source: str | BinaryIO, path: str, stack: ExitStack
+    source: BinaryIO, path: str, stack: ExitStack
 ) -> tuple[int, Iterator[npt.NDArray[np.float32]]]:
     """Sample rate and blocks of mono samples of the first audio stream; `path` is how errors call
     the file."""
@@ -30,8 +34,11 @@ def open_blocks(
     import av
 
     try:
-        container = stack.enter_context(av.open(source))
-    except (av.error.FFmpegError, OSError) as error:
+        # tags in an old encoding say nothing about the sound
+        container = stack.enter_context(
+            av.open(source, metadata_errors="replace", options=_NOTHING_ELSE)
+        )
+    except (av.error.FFmpegError, OSError, ValueError) as error:
         raise AudioError(f"'{path}' cannot be decoded: {_reason(error)}") from error
     if not container.streams.audio:
         raise AudioError(f"'{path}' holds no sound")
@@ -50,14 +57,14 @@ def _blocks(
     promised_s = (container.duration or 0) / av.time_base
     if stream.duration and stream.time_base:
         promised_s = float(stream.duration * stream.time_base)
-    # Same rate and layout, planar float64: one format to average, whatever the codec gives.
-    to_float = av.AudioResampler(format="dblp")
+    # Same rate and layout, float64: one format to average, whatever the codec gives. Interleaved:
+    # of more than eight planes the library reads on behind the last, until the process ends.
+    to_float = av.AudioResampler(format="dbl")
     n_read = 0
     try:
         for frame in container.decode(stream):
             for part in to_float.resample(frame):
-                planes = part.to_ndarray()  # channel sample
-                mono = planes.mean(axis=0).astype(np.float32)
+                mono = _mean(np.asarray(part.to_ndarray(), np.float64), part.layout.nb_channels)
                 if not np.isfinite(mono).all():
                     raise AudioError(f"'{path}' holds NaN or infinite samples")
                 n_read += len(mono)
@@ -74,6 +81,14 @@ def _blocks(
             f"'{path}' is cut short: its header promises {promised_s:.2f} s, "
             f"{n_read / rate_hz:.2f} s are there. Copy or download it again."
         )
+
+
+def _mean(interleaved: npt.NDArray[np.float64], n_channels: int) -> npt.NDArray[np.float32]:
+    channels = interleaved.reshape(-1, n_channels).T  # channel sample
+    total = channels[0].copy()
+    for channel in channels[1:]:
+        total += channel
+    return (total / n_channels).astype(np.float32)
 
 
 def _reason(error: Exception) -> str:

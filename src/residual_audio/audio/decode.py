@@ -18,10 +18,10 @@ import soxr
 
 from residual_audio.audio import codecs
 from residual_audio.audio.containers import check_au, check_caf, check_mp4, check_w64
+from residual_audio.audio.flac import check_flac
 from residual_audio.audio.integrity import (
     MpegScan,
     check_chunks,
-    check_flac,
     information_frame,
     scan_mpeg,
     sniff,
@@ -171,14 +171,14 @@ def open_sound(
         # Without a length libsndfile guesses one from the bit rate, and stops there.
         source = io.BytesIO(information_frame(scan) + path.read_bytes()[scan.start :])
     if kind in ("foreign", "mp4") or (kind == "flac" and n_promised is None):
-        return OpenedSound(*codecs.open_blocks(_readable(path), str(path), stack))
+        return OpenedSound(*codecs.open_blocks(_opened(path, stack), str(path), stack))
     try:
         sound = stack.enter_context(_sound_file(source, stack))
     except soundfile.LibsndfileError as error:
         # Raw AAC behind a tag, Ogg Speex, rarer containers: the other decoder may know them.
         if kind in ("unknown", "ogg") and codecs.available():
             try:
-                return OpenedSound(*codecs.open_blocks(_readable(path), str(path), stack))
+                return OpenedSound(*codecs.open_blocks(_opened(path, stack), str(path), stack))
             except AudioError:
                 raise AudioError(_not_audio(path, kind, error)) from error
         raise AudioError(_not_audio(path, kind, error)) from error
@@ -190,11 +190,13 @@ def open_sound(
         _reach_end(path, sound, n_promised)
     # a frame of MPEG sound may lean on bytes of many before it: it is only read from its beginning
     seek = None if scan is not None else sound.seek
-    return OpenedSound(sound.samplerate, _sound_blocks(path, sound, n_promised), sound.frames, seek)
+    blocks = _sound_blocks(path, sound, n_promised if scan is None else scan.n_least)
+    return OpenedSound(sound.samplerate, blocks, sound.frames, seek)
 
 
-def _readable(path: _Place) -> str | io.BytesIO:
-    return str(path) if isinstance(path, Path) else path.open()
+def _opened(path: _Place, stack: ExitStack) -> BinaryIO:
+    file: BinaryIO = path.open("rb")
+    return stack.enter_context(file)
 
 
 def _check_file(path: _Place) -> int:
@@ -263,7 +265,7 @@ def _sound_blocks(
     if n_read == 0:
         raise AudioError(f"'{path}' has no samples")
     if n_promised is not None and n_read < n_promised:
-        raise _cut_short(path, f"its header promises {n_promised} samples, {n_read} are there")
+        raise _cut_short(path, f"it promises {n_promised} samples, {n_read} are there")
 
 
 def downmix(block: npt.NDArray[np.floating | np.integer]) -> Samples:

@@ -16,6 +16,7 @@ Container = Literal[
 
 # A program that writes to a pipe cannot go back to fill in the size: it leaves one of these.
 _W64_RIFF = b"riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb\x04\xc1\x00\x00"
+_AROUND = 4 * 1152
 _PLACEHOLDER_SIZES = range(0x7FFF_0000, 0x8000_0001), range(0xFFFF_0000, 0x1_0000_0000)
 
 
@@ -81,22 +82,22 @@ def check_chunks(file: BinaryIO, n_bytes: int) -> str | None:
                 size = long_size
             there = n_bytes - start
             streamed = any(size in sizes for sizes in _PLACEHOLDER_SIZES) or size == 0
-            if streamed or size <= there:
+            if streamed:
                 return None
+            if size <= there:
+                file.seek(start + size + (size & 1))
+                return _no_chunk(file.read(8), size)
             return f"is cut short: its header promises {size} bytes of samples, {there} are there"
         position = start + size + (size & 1)
     return "is cut short: it ends before its samples begin"
 
 
-def check_flac(file: BinaryIO) -> tuple[str | None, int | None]:
-    """What is wrong, and the samples a channel that STREAMINFO promises (None: left open)."""
-    file.seek(0)
-    head = file.read(10)
-    file.seek(id3_length(head) if head[:3] == b"ID3" else 0)
-    block = file.read(8 + 34)  # marker, block header, STREAMINFO
-    if len(block) < 8 + 34:
-        return "is cut short: it ends inside its header", None
-    return None, int.from_bytes(block[8 + 13 : 8 + 18], "big") & 0xF_FFFF_FFFF or None
+def _no_chunk(head: bytes, size: int) -> str | None:
+    """Behind its samples a file ends, or a chunk has a name, or there is padding. Anything else is
+    sound that a wrong size leaves out."""
+    if len(head) < 8 or not any(head) or all(0x20 <= byte < 0x7F for byte in head[:3]):
+        return None
+    return f"is damaged: its header promises {size} bytes of samples, and more follow them"
 
 
 def id3_length(head: bytes) -> int:
@@ -179,6 +180,12 @@ class MpegScan:
     """The file says how long it is (Xing, Info or VBRI); else a decoder can only guess."""
     problem: str | None
 
+    @property
+    def n_least(self) -> int:
+        """Samples that decoding gives at least: encoders put some silence around the sound, which
+        decoders take off again."""
+        return self.n_frames * self.first.n_samples - _AROUND
+
 
 def scan_mpeg(file: BinaryIO) -> MpegScan | None:
     """Walk over all frames; None when no two frames follow each other."""
@@ -193,7 +200,7 @@ def scan_mpeg(file: BinaryIO) -> MpegScan | None:
         if found is None:
             return None
         start, first = found
-    at, n_frames, problem = start, 0, None
+    at, n_frames, n_skipped, problem = start, 0, 0, None
     while True:
         header = MpegHeader.parse(data, at)
         if header is None or not header.continues(first):
@@ -202,6 +209,7 @@ def scan_mpeg(file: BinaryIO) -> MpegScan | None:
             found = _next_frame(data, at, first)
             if found is None:
                 break
+            n_skipped += found[0] - at
             at, header = found
         if at + header.n_bytes > len(data):
             missing = at + header.n_bytes - len(data)
@@ -216,6 +224,11 @@ def scan_mpeg(file: BinaryIO) -> MpegScan | None:
         if n_frames < promised - 1:
             problem = (
                 f"is cut short: its header promises {promised} MPEG frames, {n_frames} are there"
+            )
+        elif n_frames < promised and n_skipped:
+            problem = (
+                f"is damaged: its header promises {promised} MPEG frames, {n_frames} are there, "
+                f"with {n_skipped} bytes between them that are none"
             )
     return MpegScan(first, start, n_frames, len(data), promised is not None, problem)
 
