@@ -65,7 +65,7 @@ lock: $(VENV)/.installed
 
 audit: $(VENV)/.installed
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[audit]'
-	$(BIN)/python -m bandit -q -ll -r src
+	$(BIN)/python -m bandit -q -c pyproject.toml -r src
 	$(BIN)/python -m pip_audit --strict --requirement constraints.txt --disable-pip --no-deps || { echo "not audited, or a weakness was found: see above. It asks pypi.org itself: without a network, or through a mirror, nothing is known"; exit 1; }
 
 # Lower bounds proved: every requirement at the version that pyproject.toml begins with.

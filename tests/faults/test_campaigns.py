@@ -20,6 +20,7 @@ from residual_audio.benchmarks.faults.children import in_child
 from residual_audio.benchmarks.faults.crashes import chosen_moments, contents, crash_everywhere
 from residual_audio.benchmarks.faults.damage import damage_files
 from residual_audio.benchmarks.faults.filmed import film, read_film
+from residual_audio.benchmarks.faults.full_disks import full_disk
 from residual_audio.benchmarks.faults.hostile_models import hostile_models
 from residual_audio.benchmarks.faults.hostile_text import hostile_text
 from residual_audio.benchmarks.faults.kills import kill_at_random
@@ -217,3 +218,8 @@ def test_the_file_of_a_living_process_is_left_alone(tmp_path: Path) -> None:
         files.write_text(target, "second")
         assert temporary.exists()
     assert target.read_bytes() == b"first"
+
+
+def test_a_full_disk_at_any_write_of_any_work() -> None:
+    for work in some("train", "export"):
+        assert_held(full_disk(work, most=2))

@@ -1,4 +1,5 @@
-"""Mutated sound in a process with limits: no crash, no hang, no gigabyte, no other exception."""
+"""Mutated sound in a process with limits: no crash, no hang, no gigabyte, no other exception; and
+nothing silently wrong where the container can tell."""
 
 from __future__ import annotations
 
@@ -26,6 +27,9 @@ RATE_HZ = 16_000
 LONGEST_S = 20.0
 MOST_BYTES = 2**30
 MUTATIONS = 2000
+CUT = 1
+PROVED = (".flac", ".ogg")
+"""Containers with checksums."""
 _BATCH = 50
 
 
@@ -34,7 +38,8 @@ def mutate_sound(asked: CampaignSettings = STANDARD, n: int = MUTATIONS) -> list
     mutated = asked.campaign(
         "sound: mutated",
         "no mutation crashes, hangs beyond 20 s, takes more than 1 GB or raises anything but an "
-        "error that names the file",
+        "error that names the file; cut files of every container, and FLAC and Ogg files however "
+        "they were changed, are refused or heard as they were",
     )
     by_hand = asked.campaign("sound: hand-made", "read, or refused by an error that names the file")
     if not mutated.complete:
@@ -42,7 +47,7 @@ def mutate_sound(asked: CampaignSettings = STANDARD, n: int = MUTATIONS) -> list
     if not by_hand.complete:
         with tempfile.TemporaryDirectory() as folder:
             for path in write_all(Path(folder)):
-                by_hand.attempt(lambda path=path: _tried([path])[0])  # type: ignore[misc]
+                by_hand.attempt(lambda path=path: _tried([(path, None)])[0])  # type: ignore[misc]
         by_hand.end()
     return [mutated, by_hand]
 
@@ -52,15 +57,17 @@ def _mutate(campaign: Campaign, n: int) -> None:
     progress = campaign.asked.progress
     with tempfile.TemporaryDirectory() as folder:
         sources = [_write(Path(folder), kind) for kind in FORMATS]
-        sources += _written_by_av(Path(folder))
+        sources += written_by_av(Path(folder))
         progress.step("bad sound", n, "files")
         for first in range(0, n, _BATCH):
-            paths = []
+            paths: list[tuple[Path, Path | None]] = []
             for i in range(min(_BATCH, n - first)):
                 source = sources[(first + i) % len(sources)]
                 path = Path(folder) / f"mutated-{i}{source.suffix}"
-                path.write_bytes(_mutated(source.read_bytes(), draw))
-                paths.append(path)
+                how, data = _mutated(source.read_bytes(), draw)
+                path.write_bytes(data)
+                tells = how == CUT or source.suffix in PROVED
+                paths.append((path, source if tells else None))
             # of a batch that was tried before, the files were made again for the numbers' sake
             problems = _tried(paths) if first + len(paths) > campaign.next_case else [None] * _BATCH
             for problem in problems[: len(paths)]:
@@ -69,7 +76,7 @@ def _mutate(campaign: Campaign, n: int) -> None:
     campaign.end()
 
 
-def _written_by_av(folder: Path) -> list[Path]:
+def written_by_av(folder: Path) -> list[Path]:
     """M4A, where the codecs are installed."""
     try:
         import av
@@ -89,20 +96,23 @@ def _written_by_av(folder: Path) -> list[Path]:
 
 def _write(folder: Path, kind: str) -> Path:
     path = folder / f"source.{kind.lower()}"
-    wave = np.sin(np.arange(RATE_HZ // 2) * 0.05) * 0.3
+    noise = np.random.default_rng(0).normal(
+        0, 0.05, RATE_HZ // 2
+    )  # silence would hide what is lost
+    wave = np.sin(np.arange(RATE_HZ // 2) * 0.05) * 0.3 + noise
     soundfile.write(path, wave, RATE_HZ, format=kind)
     return path
 
 
-def _mutated(data: bytes, draw: np.random.Generator) -> bytes:
-    """One of: flipped bits, a cut, a hole, a doubled part, extreme values in the header."""
+def _mutated(data: bytes, draw: np.random.Generator) -> tuple[int, bytes]:
+    """One of: flipped bits, a cut, a hole, a doubled part, extreme values in the header; which."""
     changed = bytearray(data)
     how = int(draw.integers(5))
     at, end = sorted(int(i) for i in draw.integers(0, len(data), 2))
     if how == 0:
         for _ in range(int(draw.integers(1, 20))):
             changed[int(draw.integers(len(data)))] ^= 1 << int(draw.integers(8))
-    elif how == 1:
+    elif how == CUT:
         del changed[at:]
     elif how == 2:
         del changed[at:end]
@@ -112,11 +122,12 @@ def _mutated(data: bytes, draw: np.random.Generator) -> bytes:
         header = int(draw.integers(0, min(200, len(data) - 8)))
         size = int(draw.choice([1, 2, 4, 8]))
         changed[header : header + size] = bytes([int(draw.choice([0, 0x7F, 0x80, 0xFF]))]) * size
-    return bytes(changed)
+    return how, bytes(changed)
 
 
-def _tried(paths: list[Path]) -> list[str | None]:
-    """Decode each in a child that may take so much memory; its time is watched from here."""
+def _tried(paths: list[tuple[Path, Path | None]]) -> list[str | None]:
+    """Decode each in a child that may take so much memory; its time is watched from here. Beside a
+    path, what it was made from where any change must be found."""
     reading, writing = Pipe(duplex=False)
     child = start(partial(_decode, paths, writing))
     writing.close()
@@ -126,7 +137,7 @@ def _tried(paths: list[Path]) -> list[str | None]:
             answers.append(reading.recv())
     ended(child, 0.5)
     found: list[str | None] = []
-    for i, path in enumerate(paths):
+    for i, (path, _) in enumerate(paths):
         answer = answers[i] if i < len(answers) else "crashed or hung"
         if i > len(answers):
             answer = "not tried"
@@ -134,14 +145,16 @@ def _tried(paths: list[Path]) -> list[str | None]:
     return found
 
 
-def _decode(paths: list[Path], writing: Connection) -> None:
+def _decode(paths: list[tuple[Path, Path | None]], writing: Connection) -> None:
     """In the child: one answer a file, then the end."""
     there = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (there + MOST_BYTES,) * 2)
-    for path in paths:
+    for path, source in paths:
         try:
             wave = load_audio(path, RATE_HZ)
             answer = "ok" if np.isfinite(wave).all() and len(wave) else "not sound"
+            if source is not None and not np.array_equal(wave, load_audio(source, RATE_HZ)):
+                answer = "heard as something else"
         except ResidualAudioError as error:
             answer = (
                 "ok" if shown(path.name)[:200] in str(error) else f"does not name the file: {error}"

@@ -8,6 +8,7 @@ from functools import partial
 from residual_audio.benchmarks.faults.bad_sound import mutate_sound
 from residual_audio.benchmarks.faults.crashes import crash_everywhere
 from residual_audio.benchmarks.faults.damage import CUTS, FLIPS, damage_files
+from residual_audio.benchmarks.faults.full_disks import full_disk
 from residual_audio.benchmarks.faults.hostile_models import hostile_models
 from residual_audio.benchmarks.faults.hostile_pages import hostile_pages
 from residual_audio.benchmarks.faults.hostile_text import hostile_text
@@ -28,6 +29,10 @@ def _crash(work: Work, asked: CampaignSettings) -> list[Campaign]:
     return crash_everywhere(asked, [work], 3 if asked.quick else None)
 
 
+def _full(work: Work, asked: CampaignSettings) -> list[Campaign]:
+    return full_disk(work, asked, 3 if asked.quick else None)
+
+
 def _damage(kind: FileKind, asked: CampaignSettings) -> list[Campaign]:
     flips, cuts = (24, 6) if asked.quick else (FLIPS, CUTS)
     return damage_files(asked, flips, cuts, [kind])
@@ -39,6 +44,7 @@ def _slug(name: str) -> str:
 
 CAMPAIGNS: dict[str, Run] = {
     **{f"crash:{_slug(work.name)}": partial(_crash, work) for work in WORKS},
+    **{f"full-disk:{_slug(work.name)}": partial(_full, work) for work in WORKS if not work.marks},
     **{f"damage:{_slug(kind.name)}": partial(_damage, kind) for kind in KINDS},
     "kill": lambda asked: kill_at_random(asked, FEW_KILLS if asked.quick else None),
     "limits": lambda asked: within_limits(asked, 2 if asked.quick else None),

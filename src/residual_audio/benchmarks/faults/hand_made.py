@@ -79,6 +79,8 @@ def _headers_alone() -> Iterator[Named]:
         soundfile.write(made, wave, 16_000, format=kind)
         yield f"head-{kind.lower()}.{kind.lower()}", made.getvalue()[:64]
         yield f"twice-{kind.lower()}.wav", made.getvalue() * 2
+    for kind in ("ffconcat version 1.0\nfile nan.wav\n", "#EXTM3U\n#EXTINF:1.0,\nnan.wav\n"):
+        yield f"list-{len(kind)}.m3u8", kind.encode()
     yield "mp4.m4a", b"\0\0\0\x20ftypM4A " + b"\0" * 16 + b"\xff\xff\xff\xffmoov"
     yield "deep.m4a", b"\0\0\0\x10ftypM4A \0\0\0\0" + b"\0\0\1\0moov" * 5000
 
