@@ -13,12 +13,15 @@ BEGIN, END = "<!-- campaigns -->", "<!-- end of campaigns -->"
 def campaign_table(folder: Path) -> str:
     """Those in a folder that were run whole, by name."""
     found = [read_json_object(path) for path in sorted(folder.glob("*.json"))]
+    whole = [one for one in found if one["complete"] and not one["quick"]]
     rows = [
         f"| {one['name']} | {one['promise']} | {one['tried']:,} | {one['held']:,} |"
-        for one in found
-        if one["complete"] and not one["quick"]
+        for one in whole
     ]
-    return "\n".join(["| campaign | promise | tried | held |", "| --- | --- | --- | --- |", *rows])
+    tried, held = (sum(one[name] for one in whole) for name in ("tried", "held"))
+    total = f"{len(whole)} campaigns: {tried:,} tried, {held:,} held."
+    head = ["| campaign | promise | tried | held |", "| --- | --- | --- | --- |"]
+    return "\n".join([*head, *rows, "", total])
 
 
 def write_campaigns(folder: Path, page: Path) -> Path:

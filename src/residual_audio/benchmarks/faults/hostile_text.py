@@ -78,6 +78,8 @@ def _on_terminal(text: str, room: Path) -> str | None:
             return f"{text!r}: {command[0]} printed {bad[0]!r}"
         if "Traceback" in answer.text:
             return f"{text!r}: {command[0]} ended with a traceback"
+        if command[0] == "classify" and text.startswith("[") and text[:6] not in shown:
+            return f"{text!r}: {command[0]} took it for markup"
     return None
 
 
