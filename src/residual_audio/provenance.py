@@ -28,6 +28,8 @@ _ABSOLUTE = re.compile(
     re.VERBOSE,
 )
 
+_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{16,}")
+
 
 def collect(
     model: object = None,
@@ -109,7 +111,7 @@ def without_machine_paths(text: str) -> str:
 
     def shorten(found: re.Match[str]) -> str:
         if found["url"]:
-            return found["url"]
+            return _public(found["url"])
         parts = [part for part in re.split(r"[\\/]+", found.group()) if part]
         # a bare "~" or drive has no last part worth keeping
         return f"…/{parts[-1]}" if parts and not parts[-1].startswith("~") else "…"
@@ -119,7 +121,17 @@ def without_machine_paths(text: str) -> str:
     if re.match(r"(?:~[\w.-]*)?(?:[A-Za-z]:)?[\\/]", whole):
         name = re.split(r"[\\/]+", whole.rstrip("\\/"))[-1]
         return f"…/{name}" if name and not re.fullmatch(r"~.*|[A-Za-z]:", name) else "…"
-    return _ABSOLUTE.sub(shorten, text)
+    return _TOKEN.sub("hf_…", _ABSOLUTE.sub(shorten, text))
+
+
+def _public(url: str) -> str:
+    """An address without who asks there, and without what signs the question."""
+    scheme, _, rest = url.partition("://")
+    if scheme.lower() == "file":
+        return f"file://…/{rest.rstrip('/').rpartition('/')[2]}"
+    place, mark, _ = rest.partition("?")
+    host, slash, path = place.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}{'?…' if mark else ''}"
 
 
 def model_label(model: Any) -> str:

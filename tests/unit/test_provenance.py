@@ -73,6 +73,21 @@ def test_absolute_paths_are_shortened(given: str, shown: str) -> None:
     assert provenance.without_machine_paths(given) == shown
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("https://ann:pw@example.org/a?token=abc&x=1", "https://example.org/a?…"),
+        ("ray://key@10.0.0.1:6379", "ray://10.0.0.1:6379"),
+        ("file:///home/ann/clap.pt", "file://…/clap.pt"),
+        ("--key=hf_" + "aB3" * 10, "--key=hf_…"),
+        ("hf:laion/clap-htsat-unfused", "hf:laion/clap-htsat-unfused"),
+    ],
+)
+def test_no_secret_is_recorded(given: str, shown: str) -> None:
+    assert provenance.without_machine_paths(given) == shown
+    assert provenance.command_line(["/bin/residual-audio", given]) == ["residual-audio", shown]
+
+
 def test_two_checkpoints_of_one_file_name_have_two_labels() -> None:
     one = SimpleNamespace(name="/runs/step-1/model", sha256="a" * 64)
     two = SimpleNamespace(name="/runs/step-2/model", sha256="b" * 64)
