@@ -6,6 +6,7 @@ in it would be believed. But every frame says its own rate, and the last one whe
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -13,6 +14,8 @@ from residual_audio.audio.integrity import id3_length
 
 _BLOCKS_MAX = 1000
 _LONGEST_HEADER = 16
+_TAIL_MAX = 2**20
+_SYNC = re.compile(rb"\xff[\xf8\xf9]")
 _RATES_HZ = {
     1: 88_200, 2: 176_400, 3: 192_000, 4: 8_000, 5: 16_000, 6: 22_050, 7: 24_000, 8: 32_000,
     9: 44_100, 10: 48_000, 11: 96_000,
@@ -80,23 +83,19 @@ def _ends_at(file: BinaryIO, says: FlacHeader) -> int | None:
     """Where the sound ends by its last frame, if that is beyond what the header says."""
     longest = says.block_size * says.channels * (says.bits // 8 + 1) + 64
     n_bytes = file.seek(0, 2)
-    file.seek(max(0, n_bytes - max(2**16, 2 * longest)))
+    file.seek(max(0, n_bytes - min(max(2**16, 2 * longest), _TAIL_MAX)))
     tail = file.read()
-    ends = []
-    at = tail.find(b"\xff")
-    while at >= 0:
-        header = _header_at(tail, at)
-        if header is not None:
-            ends.append(_end_of(header, says.block_size))
-        at = tail.find(b"\xff", at + 1)
+    found = (_header_at(tail, mark.start()) for mark in _SYNC.finditer(tail))
+    ends = {_end_of(header, says.block_size) for header in found if header is not None}
     # a frame begins by chance here and there, but the last one is among them
-    return max(ends) if ends and says.n_samples not in ends and max(ends) > says.n_samples else None  # type: ignore[operator]
+    last = max(ends, default=0)
+    return last if says.n_samples not in ends and last > (says.n_samples or 0) else None
 
 
 def _header_at(data: bytes, at: int) -> bytes | None:
     """A frame's header up to its checksum, which must be right."""
     head = data[at : at + _LONGEST_HEADER]
-    if len(head) < 6 or head[0] != 0xFF or head[1] & 0xFE != 0xF8 or head[3] & 1:
+    if len(head) < 6 or not _SYNC.match(head) or head[3] & 1:
         return None
     size, rate = head[2] >> 4, head[2] & 15
     n = 4 + _coded_length(head[4])
