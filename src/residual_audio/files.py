@@ -121,6 +121,11 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def belongs_to(folder: Path, path: Path) -> bool:
+    """A file below a folder, and not a link to something outside that a page would then carry."""
+    return path.is_file() and path.resolve().is_relative_to(folder.resolve())
+
+
 def is_temporary(name: str) -> bool:
     """Whether a file name is one of those that writing leaves when it is killed."""
     last = name.rpartition("/")[2]

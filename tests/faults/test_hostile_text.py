@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import soundfile
 
+from residual_audio.atlas.media import read_media
 from residual_audio.benchmarks.faults.commands import said
 from residual_audio.data.registry import load_dataset
 from residual_audio.errors import DatasetError
-from residual_audio.files import harmless, shown
+from residual_audio.files import harmless, shown, write_json
 from residual_audio.report.page import write_page
 from residual_audio.report.table_files import write_csv
 from residual_audio.report.typesetting import latex_text
@@ -98,6 +99,18 @@ def test_a_page_carries_nothing_from_outside_its_run(tmp_path: Path) -> None:
     page = write_page(run).read_text()
     assert "SECRET" not in page
     assert "U0VDUkVU" not in page  # the same in base64
+
+
+def test_an_atlas_carries_no_sound_from_outside_its_run(tmp_path: Path) -> None:
+    sounds = tmp_path / "run" / "atlas-data" / "sounds"
+    sounds.mkdir(parents=True)
+    (tmp_path / "secret").write_bytes(b"SECRET")
+    (sounds / "0.ogg").symlink_to(tmp_path / "secret")
+    (sounds / "1.ogg").write_bytes(b"OggS")
+    files = ("0.ogg", "1.ogg", "../../../secret", "../../../secret")
+    clips = [{"row": i, "id": str(i), "file": name} for i, name in enumerate(files)]
+    write_json(sounds.parent / "listing.json", {"seconds": 1.0, "clips": clips})
+    assert read_media(tmp_path / "run", ["0", "1", "2", "3"]).sounds == {1: "1.ogg"}
 
 
 @pytest.mark.parametrize("path", ["../x.wav", "/etc/hostname", "a/../../x.wav"])

@@ -15,7 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from residual_audio.errors import InputError
-from residual_audio.files import read_json_object
+from residual_audio.files import belongs_to, read_json_object
 from residual_audio.seals import prove_file
 from residual_audio.types import FloatArray
 
@@ -89,7 +89,7 @@ def read_media(run: Path, clip_ids: list[str]) -> Media:
         for entry in listing.get("clips", [])
         if int(entry["row"]) < len(clip_ids)
         and clip_ids[int(entry["row"])] == entry["id"]
-        and (folder / SOUNDS / Path(str(entry["file"])).name).is_file()
+        and belongs_to(run, folder / SOUNDS / Path(str(entry["file"])).name)
     }
     asked = {int(entry["row"]): entry.get("asked", []) for entry in listing.get("clips", [])}
     path = folder / PICTURES

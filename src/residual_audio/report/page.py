@@ -18,7 +18,7 @@ from typing import Any
 
 from residual_audio import __version__
 from residual_audio.errors import InputError
-from residual_audio.files import read_json, write_text
+from residual_audio.files import belongs_to, read_json, write_text
 from residual_audio.provenance import without_machine_paths
 from residual_audio.report.figures import DRAWINGS, FIGURES
 from residual_audio.report.sections import SECTIONS, Section
@@ -161,12 +161,12 @@ def _part(run: Path, section: Section, figures: Sequence[str]) -> PagePart:
     pictures = [
         _figure(run / "figures" / f"{name}.png")
         for name in figures
-        if _own(run, run / "figures" / f"{name}.png")
+        if belongs_to(run, run / "figures" / f"{name}.png")
     ]
     tables = [
         _table(run / "tables" / f"{name}.csv")
         for name in section.tables
-        if _own(run, run / "tables" / f"{name}.csv")
+        if belongs_to(run, run / "tables" / f"{name}.csv")
     ]
     return PagePart(section, pictures, tables)
 
@@ -176,11 +176,6 @@ def _figure(path: Path) -> Picture:
     # width and height stand in the header of every PNG
     width, height = struct.unpack(">II", path.read_bytes()[16:24])
     return Picture(path.stem, caption, _data_uri(path, "image/png"), width > 1.5 * height)
-
-
-def _own(run: Path, path: Path) -> bool:
-    """A file of the run, and not a link to something outside that a page would then carry."""
-    return path.is_file() and path.resolve().is_relative_to(run.resolve())
 
 
 def _data_uri(path: Path, kind: str) -> str:
@@ -240,6 +235,6 @@ def _previews(run: Path) -> list[dict[str, Any]]:
     previews = []
     for entry in listing:
         path = run / "previews" / Path(str(entry.get("file", ""))).name
-        if _own(run, path):
+        if belongs_to(run, path):
             previews.append({**entry, "uri": _data_uri(prove_file(path), "audio/ogg")})
     return previews
