@@ -18,8 +18,11 @@ def campaign_table(folder: Path) -> str:
         f"| {one['name']} | {one['promise']} | {one['tried']:,} | {one['held']:,} |"
         for one in whole
     ]
-    tried, held = (sum(one[name] for one in whole) for name in ("tried", "held"))
-    total = f"{len(whole)} campaigns: {tried:,} tried, {held:,} held."
+    tried, held, seconds = (
+        sum(one[name] for one in whole) for name in ("tried", "held", "seconds")
+    )
+    took = f"the cases took {seconds / 60:.0f} minutes"
+    total = f"{len(whole)} campaigns: {tried:,} tried, {held:,} held; {took}."
     head = ["| campaign | promise | tried | held |", "| --- | --- | --- | --- |"]
     return "\n".join([*head, *rows, "", total])
 
