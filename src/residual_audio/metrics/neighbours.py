@@ -29,7 +29,7 @@ from residual_audio.metrics.validate import (
 
 _MARGIN = 2  # candidates beyond k: room for bounds that are a little below the distances
 _GROUPS = 128  # partial minima a row; their c-th smallest bounds the c-th smallest of the row
-_BLOCK_BYTES = 2**20  # one block of bounds, and what is made of it, stays in cache
+_BLOCK_BYTES = 2**21  # one block of bounds: near the cores, and few calls for threads to meet at
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,8 @@ def _search(x: Array, rows: Array, precision: type, squared: Array, indices: Arr
     size = max(16, _BLOCK_BYTES // (width * np.dtype(precision).itemsize))
     buffer = np.full((min(size, len(rows)), width), np.inf, dtype=precision)
     below = np.empty(buffer.shape, dtype=bool)
+    # differences of a block, in memory that is used again
+    space = np.empty((2, len(buffer) * 2 * (wanted + 1), d))
     unproved = []
     for start in range(0, len(rows), size):
         block = rows[start : start + size]
@@ -173,7 +175,7 @@ def _search(x: Array, rows: Array, precision: type, squared: Array, indices: Arr
         row, column = np.divmod(flat, width)
         counts = np.bincount(row, minlength=len(block))
         limit = threshold + norms[block] * (1 - epsilon)
-        candidates = _Candidates(block, row, column, counts, limit)
+        candidates = _Candidates(block, row, column, counts, limit, space)
         proved = _refine(x, candidates, squared, indices, cap=4 * (k + _GROUPS))
         unproved.append(block[~proved])
     return np.concatenate(unproved)
@@ -193,6 +195,17 @@ class _Candidates:
     """[row], candidates of each."""
     limit: Array
     """[row], squared distance below which no other point lies."""
+    space: Array
+    """[2, at least so many as there are as a rule, d]: to work in."""
+
+    def differences(self, x: Array, row: Array, column: Array) -> Array:
+        """[candidate, d], of the points of these rows of the block to these points."""
+        n, room = len(row), self.space
+        own, other = room[:, :n] if n <= room.shape[1] else np.empty((2, n, x.shape[1]))
+        # every number is one of x: "clip" only saves a check and a copy
+        np.take(x, self.block[row], axis=0, mode="clip", out=own)
+        np.take(x, column, axis=0, mode="clip", out=other)
+        return np.subtract(own, other, out=own)
 
 
 def _refine(x: Array, found: _Candidates, squared: Array, indices: Array, cap: int) -> Array:
@@ -205,8 +218,7 @@ def _refine(x: Array, found: _Candidates, squared: Array, indices: Array, cap: i
     if not usable.all():
         wanted = usable[row]
         row, column, counts = row[wanted], column[wanted], np.where(usable, counts, 0)
-    difference = np.repeat(x[block], counts, axis=0)
-    difference -= x.take(column, axis=0, mode="clip")  # every column is one of x
+    difference = found.differences(x, row, column)
     exact = np.einsum("ij,ij->i", difference, difference)
     # ragged rows → one rectangle, padded with infinity
     table = np.full((len(block), int(counts.max(initial=k))), np.inf)
