@@ -152,11 +152,13 @@ class SwinBlock(Block):
         """Relative position bias plus shift mask, [1 or clip·window, head, query, key]."""
         table = self.bias_table
         version = 0 if table.is_inference() else table._version  # such tensors have none
-        key = (n_clips, version, table.data_ptr(), table.device, table.dtype)
+        key = (version, table.data_ptr(), table.device, table.dtype)
         # a traced graph holds for any number of clips: nothing of it is kept, nor taken from here
         tracked = torch.jit.is_tracing() or (torch.is_grad_enabled() and table.requires_grad)
-        if not tracked and self._bias_cache is not None and self._bias_cache[0] == key:
-            return self._bias_cache[1]
+        kept = None if tracked else self._bias_cache
+        n_windows = n_clips * len(self.mask) if self.shifted else 1
+        if kept is not None and kept[0] == key and len(kept[1]) >= n_windows:
+            return kept[1][:n_windows]  # parts of a batch differ in size
         # A cache filled in inference mode must still serve a later pass with gradients.
         with torch.inference_mode(False):
             bias = table[self.rel_index].permute(2, 0, 1)[None]  # 1 head query key

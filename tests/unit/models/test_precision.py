@@ -71,3 +71,20 @@ def test_refused_with_a_reason(monkeypatch) -> None:
     with pytest.raises(InputError, match="neither AVX512-BF16 nor AMX"):
         check_precision("bf16", CPU)
     check_precision("float32", CPU)
+
+
+def test_gradients_pass_frozen_weights_as_they_pass_any() -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(32, 16)
+    rows, stream = torch.randn(3, 5, 32), torch.randn(3, 5, 16)
+    found = []
+    for learns in (True, False):
+        layer.requires_grad_(learns)
+        x, add = rows.clone().requires_grad_(True), stream.clone().requires_grad_(True)
+        out = linear(layer, x.transpose(0, 1).transpose(0, 1), add=add)
+        out = out + linear(layer, 2 * x, gelu=True)
+        (out**2).sum().backward()
+        found.append((out.detach(), x.grad, add.grad))
+    assert layer.weight.grad is not None  # those that learn still do
+    for mine, reference in zip(*found, strict=True):
+        torch.testing.assert_close(mine, reference, rtol=1e-5, atol=1e-5)
