@@ -36,6 +36,10 @@ def run(
     previews: Annotated[
         int, typer.Option("--previews", min=0, help="Clips that the atlas can play, at most.")
     ] = 240,
+    every_method: Annotated[
+        bool,
+        typer.Option("--every-method", help="Compare all adaptations, not the main ones (slow)."),
+    ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -61,6 +65,7 @@ def run(
         n_folds=folds,
         n_exact=exact,
         n_previews=previews,
+        every_method=every_method,
     )
     carry_out(settings, json, quiet)
 

@@ -43,7 +43,7 @@ class Step:
 STEPS = (
     Step("analyse", work.analyse_store, ("seed", "quick")),
     Step("ablate", work.ablate_store, ("seed", "quick", "n_exact")),
-    Step("reweight", work.reweight_store, ("seed", "quick", "n_folds")),
+    Step("reweight", work.reweight_store, ("seed", "quick", "n_folds", "every_method")),
     Step("evaluate", work.evaluate_store, ("seed",)),
     Step("retrieval", work.retrieve_store, ("seed", "quick", "n_folds"), work.has_captions),
     Step("listen", work.listen_to_heads, ("n_previews",)),

@@ -36,6 +36,8 @@ class RunSettings:
     """Clips of which the atlas keeps the sound, at most."""
     processes: int = 1
     """That draw figures. More than one needs a program that may be imported again, as commands."""
+    every_method: bool = False
+    """Compare every adaptation that needs no encoder; else the main ones with their controls."""
     quick: bool = False
     """Only the main methods and parts, for a first look within two minutes."""
 

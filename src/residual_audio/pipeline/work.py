@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from residual_audio.types import Result
 
 CAPTURE = ("heads", "blocks", "stages", "direct", "moments", "attention", "tokens")
-QUICK_METHODS = ("heads-0123", "coarse", "linear-probe-joint")
-QUICK_ONE_STAGE = ("heads-0", "coarse", "linear-probe-joint")
+QUICK_METHODS = ("coarse", "linear-probe-joint")
+MAIN_METHODS = (
+    "coarse", "shuffled", "rule-*", "latent-gains", "output-gains", "all-but-the-top", "whitening",
+    "ridge", "linear-probe-*",
+)  # fmt: skip
+"""Besides ResiDual on all heads: two controls, and what costs little. All of them together would
+take several times as long as the encoder."""
 CAPTIONS = ("heads-23", "heads-0123", "unbounded", "coarse")
 N_PREVIEWS = 8
 
@@ -88,7 +93,7 @@ def ablate_store(at: Workshop) -> Done:
 
 
 def reweight_store(at: Workshop) -> Done:
-    """Every adaptation from the store alone, on grouped folds."""
+    """Adaptations from the store alone, on grouped folds: the main ones, or every one."""
     from residual_audio.adaptation.adapted import WHOLE, AdaptSettings, adapt
     from residual_audio.report.write import write_tables
     from residual_audio.results import write_result
@@ -96,10 +101,12 @@ def reweight_store(at: Workshop) -> Done:
 
     quick = at.settings.quick
     one_stage = len({site.stage for site in at.store.sites}) == 1
+    besides = QUICK_METHODS if quick else MAIN_METHODS
+    main = ("heads-0" if one_stage else "heads-0123", *besides)
     settings = AdaptSettings(
         n_folds=at.settings.n_folds,
         seeds=(at.settings.seed,),
-        methods=() if not quick else QUICK_ONE_STAGE if one_stage else QUICK_METHODS,
+        methods=() if at.settings.every_method else main,
         skip_missing=True,
         retention=not quick,
         name=WHOLE,

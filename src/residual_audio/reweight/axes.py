@@ -139,16 +139,31 @@ def attention_of(unit: Unit, sites: Sequence[Site]) -> list[Site]:
 
 
 def _projected(pools: FloatArray, operator: FloatArray) -> Spectrum:
-    """Spectrum of `pools @ operator`, by algebra in the smaller of the two widths."""
+    """Spectrum of `pools @ operator`, by algebra in the smallest of clips and the two widths."""
     r, d = operator.shape
     if len(pools) < 2:
         raise InputError(f"a spectrum needs at least 2 clips, there are {len(pools)}")
+    if len(pools) <= min(r, d):
+        return _of_few(pools.astype(np.float64) @ operator)
     if r >= d:
         return fit_spectrum(pools @ operator)
     # operator = L Q with orthonormal rows Q: the spectrum of pools @ L, its axes carried by Q
     q, upper = np.linalg.qr(operator.T.astype(np.float64))
     inner = fit_spectrum(pools.astype(np.float64) @ upper.T)
     return Spectrum(inner.mean @ q.T, inner.basis @ q.T, inner.eigenvalues, inner.n)
+
+
+def _of_few(x: FloatArray) -> Spectrum:
+    """Spectrum of fewer clips than dimensions, from their products: axes without variance, which
+    no clip defines, are left out."""
+    mean = x.mean(0)
+    y = x - mean
+    values, vectors = np.linalg.eigh(y @ y.T)
+    values, vectors = values[:0:-1], vectors[:, :0:-1]  # centred: one direction is always empty
+    seen = values > 1e-13 * max(float(values[0]), 1e-300)
+    values, vectors = values[seen], vectors[:, seen]
+    basis = vectors.T @ y / np.sqrt(values)[:, None]
+    return Spectrum(mean, basis, values / (len(x) - 1), len(x))
 
 
 def network_spectra(

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor
+from scipy.linalg.blas import strsv
 
 from residual_audio.reweight.penalty import Penalty
 from residual_audio.types import FloatArray
@@ -167,7 +168,7 @@ class _Model:
                 change = now - was
                 if change.any():
                     u[block] = now
-                    slope += self.curvature[:, block] @ change
+                    slope += change @ self.curvature[block]  # it is symmetric: rows lie together
                     largest = max(largest, bend * float(np.abs(change).max()))
             if largest <= enough:
                 break
@@ -215,7 +216,7 @@ def _polish(
         along = float(step @ damped)
         pairs = [*pairs, (step, damped, 1.0 / along)][-MEMORY:]
         # kinks of the loss bend it more than the model knows
-        scale = float(np.clip(along / float(damped @ face.inverse(damped)), 1e-4, 1.0))
+        scale = float(np.clip(along / face.inverse.norm(damped), 1e-4, 1.0))
     return here
 
 
@@ -228,8 +229,8 @@ class _Face:
     sign: FloatArray
     bends: FloatArray
     """[free, free]: curvature of the model and the penalty, in single precision."""
-    inverse: Callable[[FloatArray], FloatArray]
-    """v ↦ bends⁻¹ v"""
+    inverse: _Inverse
+    """Of `bends`."""
 
     @classmethod
     def of(cls, penalty: Penalty, here: _Point, curvature: FloatArray) -> _Face:
@@ -239,7 +240,7 @@ class _Face:
             # as little added as makes the factor stable
             least = 1e-6 * np.trace(bends) / len(free) + 1e-30
             bends[np.diag_indices(len(free))] += penalty.curvature(here.u)[free] + least
-        return cls(penalty, free, np.sign(here.u[free]), bends, _inverse(bends))
+        return cls(penalty, free, np.sign(here.u[free]), bends, _Inverse(bends))
 
     def bent(self, step: FloatArray) -> FloatArray:
         """The change of the slope that the model expects of a step."""
@@ -270,18 +271,32 @@ class _Face:
         return _search(objective, here, along, promise, longest)
 
 
-def _inverse(bends: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """It only guides the descent, for which single precision is enough."""
-    if not len(bends):
-        return lambda v: v
-    factor = cho_factor(bends, lower=True, check_finite=False)
+class _Inverse:
+    """v ↦ bends⁻¹ v. It only guides the descent, for which single precision is enough."""
 
-    def inverse(v: FloatArray) -> FloatArray:
+    def __init__(self, bends: FloatArray) -> None:
+        self._lower = None
+        if len(bends):
+            lower, _ = cho_factor(bends, lower=True, check_finite=False)
+            self._lower = np.asfortranarray(lower)
+
+    def __call__(self, v: FloatArray) -> FloatArray:
+        if self._lower is None:
+            return v
+        half, size = self._half(v)
+        return size * np.asarray(strsv(self._lower, half, lower=1, trans=1), np.float64)
+
+    def norm(self, v: FloatArray) -> float:
+        """v' bends⁻¹ v, for half the work."""
+        half, size = self._half(v)
+        return size * size * float(np.dot(half, half))
+
+    def _half(self, v: FloatArray) -> tuple[FloatArray, float]:
+        """L⁻¹ v, up to a size that single precision holds well; as vector by vector, since a
+        product with many would lay out the whole factor anew."""
         size = float(np.abs(v).max(initial=0.0)) or 1.0
-        solved = cho_solve(factor, (v / size).astype(np.float32), check_finite=False)
-        return size * np.asarray(solved, np.float64)
-
-    return inverse
+        scaled = (v / size).astype(np.float32)
+        return (scaled if self._lower is None else strsv(self._lower, scaled, lower=1)), size
 
 
 def _damped(step: FloatArray, change: FloatArray, expected: FloatArray) -> FloatArray:
@@ -299,7 +314,7 @@ def _damped(step: FloatArray, change: FloatArray, expected: FloatArray) -> Float
 def _two_loops(
     slope: FloatArray,
     pairs: list[tuple[FloatArray, FloatArray, float]],
-    inverse: Callable[[FloatArray], FloatArray],
+    inverse: _Inverse,
     scale: float,
 ) -> FloatArray:
     """The L-BFGS product H v, with H₀ the inverse of the model's curvature, scaled."""
