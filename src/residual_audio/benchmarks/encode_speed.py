@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from residual_audio.audio.decode import load_audio
+from residual_audio.benchmarks.kernels import kernels_alone
 from residual_audio.benchmarks.precision_cost import changes, cost_in_use
 from residual_audio.capture.capture_settings import CaptureSettings, SamplePlan
 from residual_audio.capture.recorder import Recorder
 from residual_audio.models.clap import AudioTextModel
 from residual_audio.models.hf import load as load_hf
-from residual_audio.models.htsat import HTSATConfig
 from residual_audio.models.precision import Precision, prepare, products_in
 from residual_audio.passes.loop import Hearing, hear
 from residual_audio.passes.sources import cut_inputs
@@ -134,6 +134,11 @@ class _Ours:
             for _ in self.recorder.stream(heard, self.model.front_end, self.model.joint):
                 pass
 
+    def kernels_alone(self, repeats: int) -> float:
+        """Of our own kernels and nothing around them."""
+        with products_in(self.precision, self.model.device, self._products):
+            return kernels_alone(self.model.encoder, repeats)
+
     def cost(self) -> dict[str, float]:
         """What fewer bits change at this size."""
         return changes(self._arrays("float32"), self._arrays(self.precision))
@@ -179,6 +184,7 @@ def _measure(ours: _Ours, theirs: _Theirs, repeats: int, progress: Progress) -> 
     # a front-end takes milliseconds: often, and in a row, so that caches are warm
     front_end = both("front_end", 6)
     n = len(ours.files)
+    kernels = ours.kernels_alone(repeats)
     return {
         "ours_s_per_clip": pipeline[0] / n,
         "hf_s_per_clip": pipeline[1] / n,
@@ -188,7 +194,8 @@ def _measure(ours: _Ours, theirs: _Theirs, repeats: int, progress: Progress) -> 
         "ours_forward_s_per_clip": forward[0] / n,
         "ours_front_end_s_per_clip": front_end[0] / n,
         "max_abs_diff": difference,
-        "gemm_bound_s_per_clip": gemm_bound(ours.batch, repeats),
+        "kernels_s_per_clip": kernels,
+        "kernels_ratio": pipeline[1] / n / kernels,
         "n_clips": n,
         "batch_size": ours.batch,
         "threads": torch.get_num_threads(),
@@ -216,26 +223,3 @@ def _alternate(
                 best[i] = min(best[i], time.perf_counter() - start)
         progress.advance()
     return best[0], best[1]
-
-
-def gemm_bound(batch: int, repeats: int) -> float:
-    """Seconds a clip of HTS-AT tiny's matrix products alone: nothing can be faster."""
-    config = HTSATConfig()
-    shapes: list[tuple[int, int, int, int]] = []  # rows, inner, columns, how often
-    for stage, depth in enumerate(config.depths):
-        rows, width = batch * config.grid(stage) ** 2, config.width(stage)
-        for columns in (3 * width, width, 4 * width):
-            shapes.append((rows, width, columns, depth))
-        shapes.append((rows, 4 * width, width, depth))
-        if stage + 1 < len(config.depths):
-            shapes.append((rows // 4, 4 * width, 2 * width, 1))
-    total = 0.0
-    for rows, inner, columns, times in shapes:
-        a, b = torch.randn(rows, inner), torch.randn(inner, columns)
-        best = float("inf")
-        for _ in range(repeats + 1):
-            start = time.perf_counter()
-            torch.mm(a, b)
-            best = min(best, time.perf_counter() - start)
-        total += times * best
-    return total / batch

@@ -67,7 +67,8 @@ class TarGrowth(TypedDict, total=False):
     index: IndexSize
     store: LargeStore
     ray_two_over_one: float | None
-    """Speed of two Ray workers over that of one; only on free cores does it mean anything."""
+    """Speed of two Ray workers over that of one once they work, from what more clips take longer;
+    only on free cores does it mean anything."""
 
 
 PARTS = ("tars", "index", "store")
@@ -118,9 +119,10 @@ def _tar_growth(settings: GrowthSettings, folder: Path, progress: Progress) -> T
     for n in sizes:
         runs.append(json.loads(_call("run", _pattern(first, n // each), str(folder))))
         progress.advance()
-    ratio = (
-        _ray_ratio(_pattern(first, min(sizes) // each), folder, settings) if settings.ray else None
-    )
+    ratio = None
+    if settings.ray:
+        few, more = sizes[0], sizes[-2] if len(sizes) > 2 else sizes[-1]
+        ratio = _ray_ratio([_pattern(first, n // each) for n in (few, more)], folder, settings)
     memory = runs[-1]["peak_mb"] / runs[0]["peak_mb"]
     # the fixed part of a run (loading, first calls) weighs on a clip of a small one
     before = runs[-2] if len(runs) > 2 else runs[0]
@@ -201,21 +203,25 @@ def _index(n_clips: int, folder: str) -> IndexSize:
     }
 
 
-def _ray_ratio(pattern: str, folder: Path, settings: GrowthSettings) -> float:
-    """Seconds of one worker over those of two, workers' beginnings included."""
+def _ray_ratio(patterns: Sequence[str], folder: Path, settings: GrowthSettings) -> float:
+    """What one worker needs for more clips than for few, over what two need: the beginning of a
+    cluster and of its workers is in both and is left out."""
     name = folder / "model"
     native.save(small_model(), name)
-    data = load_dataset(f"wds:{pattern}", label="label")
-    seconds = []
+    longer = []
     for processes in (1, 2):
-        start = time.monotonic()
-        with tempfile.TemporaryDirectory(dir=folder) as out:
-            extract(
-                str(name), data, out, engine="ray", processes=processes, device="cpu",
-                ray_address=settings.ray_address,
-            )  # fmt: skip
-        seconds.append(time.monotonic() - start)
-    return round(seconds[0] / seconds[1], 2)
+        seconds = []
+        for pattern in patterns:
+            data = load_dataset(f"wds:{pattern}", label="label")
+            start = time.monotonic()
+            with tempfile.TemporaryDirectory(dir=folder) as out:
+                extract(
+                    str(name), data, out, engine="ray", processes=processes, device="cpu",
+                    ray_address=settings.ray_address,
+                )  # fmt: skip
+            seconds.append(time.monotonic() - start)
+        longer.append(seconds[-1] - seconds[0] if len(set(patterns)) > 1 else seconds[-1])
+    return round(longer[0] / longer[1], 2)
 
 
 if __name__ == "__main__":
