@@ -39,10 +39,14 @@ class Estimate:
 
 def refusals(distances: Distances, k: int) -> tuple[str, ...]:
     """Why each head cannot be estimated from k neighbours; empty where it can."""
-    r = distances.values
-    n_clips = r.shape[1]
     if k > distances.k:
         raise InputError(f"{k} neighbours are needed, the search was made for {distances.k}")
+    return distances.once(f"refusals {k}", lambda: _refusals(distances, k))
+
+
+def _refusals(distances: Distances, k: int) -> tuple[str, ...]:
+    r = distances.values
+    n_clips = r.shape[1]
     second = min(1, k - 1)
     with np.errstate(invalid="ignore"):
         tied = (r[..., second] - r[..., 0] <= 4 * distances.resolution).sum(axis=1)
@@ -152,6 +156,10 @@ def local_dimension(distances: Distances, k: int | None = None) -> Array:
     k = distances.k if k is None else k
     if k < 2:
         raise InputError(f"k = {k}: the local dimension needs at least 2 neighbours")
+    return distances.once(f"local {k}", lambda: _local_dimension(distances, k)).copy()
+
+
+def _local_dimension(distances: Distances, k: int) -> Array:
     refused = np.array([bool(reason) for reason in refusals(distances, k)])
     with np.errstate(divide="ignore", invalid="ignore"):
         log_r = np.log(distances.values[..., :k])
@@ -265,13 +273,14 @@ def _gride_derivatives(
     d: Array, x: Array, known: Array, n: Array, total: Array, order: int
 ) -> tuple[Array, Array]:
     """First and second derivative of log L in d; x = log ρ."""
+    if order == 1:  # the other terms are nought
+        return n / d - total, -n / d**2
     dx = d[:, None] * x
     small = dx < 1e-8  # x e^{dx}/(e^{dx} − 1) → 1/d as x → 0
-    safe = np.where(small, 1.0, dx)
-    first = np.where(small, 1 / d[:, None], np.where(known, x / -np.expm1(-safe), 0.0))
-    second = np.where(
-        small, 1 / d[:, None] ** 2, (x / (2 * np.sinh(np.minimum(safe, 700.0) / 2))) ** 2
-    )
+    gone = np.expm1(-np.where(small, 1.0, dx))  # e^{−dx} − 1
+    first = np.where(small, 1 / d[:, None], np.where(known, x / -gone, 0.0))
+    # (x / 2 sinh(dx/2))² = x² e^{−dx} / (1 − e^{−dx})²
+    second = np.where(small, 1 / d[:, None] ** 2, (x / gone) ** 2 * (1 + gone))
     first, second = np.where(known, first, 0.0).sum(1), np.where(known, second, 0.0).sum(1)
     slope = n / d + (order - 1) * first - (2 * order - 1) * total
     curvature = -n / d**2 - (order - 1) * second

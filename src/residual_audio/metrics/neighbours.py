@@ -13,8 +13,9 @@ zero says nothing about dimension and ruins every estimator that divides by it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from residual_audio.metrics.validate import (
     power_of_two_scale,
 )
 
+Made = TypeVar("Made")
 _MARGIN = 2  # candidates beyond k: room for bounds that are a little below the distances
 _GROUPS = 128  # partial minima a row; their c-th smallest bounds the c-th smallest of the row
 _BLOCK_BYTES = 2**21  # one block of bounds: near the cores, and few calls for threads to meet at
@@ -44,10 +46,18 @@ class Distances:
     """[head]: clips left after duplicates were dropped."""
     duplicates: Array
     """[head]: clips dropped."""
+    _known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def k(self) -> int:
         return int(self.values.shape[-1])
+
+    def once(self, name: str, work: Callable[[], Made]) -> Made:
+        """What several estimators make of the distances, made by the first that asks."""
+        if name not in self._known:
+            self._known[name] = work()
+        found: Made = self._known[name]
+        return found
 
 
 def neighbour_distances(
@@ -172,7 +182,8 @@ def _search(x: Array, rows: Array, precision: type, squared: Array, indices: Arr
         minima.partition(wanted, axis=1)
         threshold = minima[:, wanted]
         flat = np.flatnonzero(np.less_equal(bounds, threshold[:, None], out=below[: len(block)]))
-        row, column = np.divmod(flat, width)
+        row = flat // width
+        column = flat - row * width
         counts = np.bincount(row, minlength=len(block))
         limit = threshold + norms[block] * (1 - epsilon)
         candidates = _Candidates(block, row, column, counts, limit, space)
