@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from residual_audio.audio.decode import load_audio
-from residual_audio.benchmarks.kernels import kernels_alone
+from residual_audio.benchmarks.kernel_bound import kernels_alone
 from residual_audio.benchmarks.precision_cost import changes, cost_in_use
 from residual_audio.capture.capture_settings import CaptureSettings, SamplePlan
 from residual_audio.capture.recorder import Recorder
