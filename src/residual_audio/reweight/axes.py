@@ -163,6 +163,9 @@ def _of_few(x: FloatArray) -> Spectrum:
     seen = values > 1e-13 * max(float(values[0]), 1e-300)
     values, vectors = values[seen], vectors[:, seen]
     basis = vectors.T @ y / np.sqrt(values)[:, None]
+    # small components come out a little askew to each other: rounding, as a share of their size
+    q, upper = np.linalg.qr(basis.T)
+    basis = np.ascontiguousarray(q.T) * np.sign(np.diagonal(upper))[:, None]
     return Spectrum(mean, basis, values / (len(x) - 1), len(x))
 
 

@@ -218,6 +218,15 @@ def test_caches_of_inference_mode_serve_gradients(features: Tensor) -> None:
     assert gain.grad is not None
 
 
+def test_masks_serve_fewer_and_more_clips(encoder: HTSAT) -> None:
+    block = next(block for block in encoder.blocks if block.shifted)
+    with torch.no_grad():
+        block._bias_cache = None
+        one = block.attention_bias(1).clone()
+        for n_clips in (3, 1, 2, 5, 4):
+            assert torch.equal(block.attention_bias(n_clips), one.repeat(n_clips, 1, 1, 1))
+
+
 def test_bias_cache_follows_the_weights(features: Tensor) -> None:
     encoder = randomised(HTSAT(SMALL))
     before = encoder.encode(features).latent

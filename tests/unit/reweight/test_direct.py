@@ -12,6 +12,7 @@ from residual_audio.judge.answers import Judge
 from residual_audio.metrics.spectra import fit_spectrum
 from residual_audio.reweight.axes import (
     Components,
+    _projected,
     chosen_units,
     direct_spectra,
     kept_parts,
@@ -45,6 +46,25 @@ def spectra_of(parts: Contributions, names: list[str], *rows) -> dict[str, Spect
 
 
 ALL = ["s0.b0.h0", "s0.b0.h1", "s1.b0.h0", "s1.b0.h1"]
+
+
+@pytest.mark.parametrize("few", [2, 5, 9])
+@pytest.mark.parametrize("unit", ALL)
+def test_spectra_of_few_clips_are_those_of_their_contributions(parts, unit, few):
+    rows = np.arange(few)
+    found = Components().of(spectra_of(parts, [unit], rows)[unit])
+    own = parts.head(Head.parse(unit)).astype(np.float64)[rows]
+    want = Components().of(fit_spectrum(own))
+    k = len(found.basis)
+    assert 0 < k < few or k <= min(few, D)
+    np.testing.assert_allclose(found.eigenvalues, want.eigenvalues[:k], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.basis @ found.basis.T, np.eye(k), atol=1e-10)
+    carried = (own - found.mean) @ found.basis.T @ found.basis  # the axes hold all that varies
+    np.testing.assert_allclose(carried, own - own.mean(0), atol=1e-5)
+
+
+def test_clips_that_are_all_alike_have_no_axes(parts):
+    assert not len(_projected(np.ones((4, 30)), np.eye(30)).basis)
 
 
 @pytest.mark.parametrize("unit", ALL)

@@ -31,7 +31,7 @@ from residual_audio.reweight.learned_axes import learned_axes
 from residual_audio.reweight.objectives import objective
 from residual_audio.reweight.path import FREE, Regularity, StrengthPath
 from residual_audio.reweight.penalty import UNBOUNDED, Bounds, Penalty
-from residual_audio.reweight.solver import Stopping, solve
+from residual_audio.reweight.solver import Stopping, _Inverse, solve
 from residual_audio.reweight.terms import DirectTerms, apply_direct, direct_terms
 from residual_audio.types import parse_units
 
@@ -397,3 +397,13 @@ def test_an_agreement_is_a_cosine():
 def test_bounds_must_hold_the_identity():
     with pytest.raises(InputError, match="identity"):
         Bounds(1.5, 4)
+
+
+def test_the_inverse_of_the_model_solves_and_measures():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(40, 40))
+    bends = root @ root.T / 40 + 0.1 * np.eye(40)
+    inverse, v = _Inverse(bends.astype(np.float32)), 1e6 * rng.normal(size=40)
+    want = np.linalg.solve(bends, v)
+    np.testing.assert_allclose(inverse(v), want, rtol=1e-3, atol=1e-4 * np.abs(want).max())
+    assert inverse.norm(v) == pytest.approx(v @ want, rel=1e-4)
