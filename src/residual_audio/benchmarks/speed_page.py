@@ -52,6 +52,10 @@ _ROWS = (
     _Row("intervene", "patching_attribution_ratio", "… by attribution", "≥ 40", True),
     _Row("run", "n_clips", "clips of the whole `run`, real tiny size"),
     _Row("run", "slowest_over_encoder", "its slowest other step over the encoder", "≤ 1"),
+    *(
+        _Row("run", f"steps.{step}.cpu_s", f"… processor seconds of `{step}`")
+        for step in ("extract", "analyse", "ablate", "reweight", "listen", "report", "atlas")
+    ),
     _Row("demo", "seconds", "seconds of the demo", "≤ 45"),
     _Row("demo", "steps.report", "… of which the figures of the page", "≤ 5.7"),
     _Row("growth", "runs.-1.clips", "most clips extracted from tar shards"),
