@@ -29,7 +29,7 @@ State = tuple[int, int, int]
 def content_digests(paths: Sequence[Path]) -> list[str | None]:
     """sha256 of each file's bytes, in order; None where there is no file to read."""
     places = [os.path.split(os.path.abspath(path)) for path in paths]
-    folders = {folder: _Folder(folder) for folder, _ in places}
+    folders = {folder: _Folder(folder) for folder in {folder for folder, _ in places}}
 
     def digest(place: tuple[str, str]) -> str | None:
         return folders[place[0]].digest(place[1])
