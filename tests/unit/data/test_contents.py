@@ -99,3 +99,12 @@ def test_damaged_cache_is_not_believed(
 def test_missing_files_folders_and_pipes_have_no_content(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert content_digests([tmp_path / "none", tmp_path, tmp_path / "pipe"]) == [None] * 3
+
+
+def test_what_is_known_of_a_folder_is_read_once_for_all_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Path] = []
+    monkeypatch.setattr(contents, "_read", lambda path: opened.append(path) or {})
+    content_digests([tmp_path / name for name in ("a.wav", "b.wav", "c.wav")])
+    assert len(opened) == 1
