@@ -4,9 +4,10 @@ In a frame {0} and {1} are the two sounds, {2} and {3} the same with their adjec
 dog", "a quiet bell"). Of order frames, {0} is the one that is heard first; of attribute frames, {0}
 is the one with the first adjective. Half of the many order frames name the later sound first; of
 the plain ones only one does, so there the place in the sentence says nearly all. `more` has the
-many and others, to learn from; `grammar` puts thousands together from parts (wording_grammar.py).
-Two sets are never trained on and ask whether a model has learned what the words mean or only the
-frames: settings are chosen on `choosing`, and `held-out` is what is reported.
+many and others, to learn from; `grammar` puts thousands together from parts (wording_grammar.py),
+`roles` has words that stand for others like them (word_roles.py). Some sets are never trained on
+and ask whether a model has learned what the words mean or only the frames: settings are chosen on
+`choosing` and `alike`, and `held-out`, of which `asked` is a part, is what is reported.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 
 from residual_audio.data.draws import Draws
 from residual_audio.data.sounds.scene import qualified
+from residual_audio.data.word_roles import role_frames
 from residual_audio.data.wording_grammar import grammar_frames
 from residual_audio.errors import InputError
 
@@ -74,6 +76,20 @@ ORDER: dict[str, tuple[str, ...]] = {
         "{0} is superseded by {1}",
         "{0} at the outset, {1} at the close",
         "it kicks off with {0} and winds up with {1}",
+    ),
+    "alike": (
+        "{1} triggered by {0}",
+        "{1}, initiated by {0}",
+        "{1} caused by {0}",
+        "{0} interrupted by {1}",
+        "{0}, answered by {1}",
+        "{1}, and ahead of that {0}",
+        "{1}, and prior to that {0}",
+        "{0}, and following that {1}",
+    ),
+    "asked": (
+        "{1}, and before that {0}",
+        "{1} preceded by {0}",
     ),
     "held-out": (
         "{1}, and before that {0}",
@@ -273,14 +289,16 @@ def frames_for(kind: str, attribute: str, wording: str) -> tuple[str, ...]:
         if len(set(fields)) < 2 or any(name not in known for name in fields):
             raise InputError(f"wording '{wording}': {{0}} and {{1}} stand for the two sounds")
         return (wording,)
+    if wording == "roles" and kind == "order":
+        return role_frames()
     if wording == "grammar":  # of order alone: attributes are said as in the longest list
         if kind == "order":
             return grammar_frames() + LISTED_AMONG_GRAMMAR * ORDER["more"]
         wording = "more"
     if wording not in ORDER:
         raise InputError(
-            f"wording '{wording}': give {', '.join(ORDER)}, grammar, unordered, or a frame with "
-            "{0} and {1}"
+            f"wording '{wording}': give {', '.join(ORDER)}, grammar, roles, unordered, or a frame "
+            "with {0} and {1}"
         )
     if kind == "order":
         return ORDER[wording]

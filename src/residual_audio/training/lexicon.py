@@ -96,13 +96,17 @@ class LexicalText(nn.Module):
             made.tokens.weight += self.words @ self.shared
         return made.requires_grad_(False).eval()
 
-    def forward(
+    def forward(self, texts: Sequence[str]) -> Tensor:
+        """Texts → joint space."""
+        return self.said(texts)
+
+    def said(
         self,
         texts: Sequence[str],
         unknown: Tensor | None = None,
         draw: torch.Generator | None = None,
     ) -> Tensor:
-        """Texts → joint space; `unknown` is how likely each deciding word of a text is strange."""
+        """Captions to learn from; `unknown` is how likely each deciding word of one is strange."""
         asked = self.tower.tokenize(texts)
         ids, mask = (asked[k].to(self.positions.device) for k in ("input_ids", "attention_mask"))
         own, known = self.tower.tokens(ids), self.words[ids]

@@ -268,6 +268,9 @@ class WordingRecipe(_Strict):
     """Learning rate of the map from the encoder's words, relative to the others."""
     tokens_lr: float = Field(default=1.0, ge=0)
     """Learning rate of the tower's own embeddings, relative to the others."""
+    roles: bool = False
+    """Only vectors of parts in a sentence learn, and words that are never said get them; needs a
+    lexicon to tell their parts. See `training/roles.py`."""
     blend: float = Field(default=0.0, ge=0, lt=1)
     """Share of the text side that single sounds are held to in the finished weights."""
     look_every: int = Field(default=0, ge=0)

@@ -50,10 +50,12 @@ from residual_audio.training.pair_data import (
     without_wording,
 )
 from residual_audio.training.recipe import PairData, Recipe
+from residual_audio.training.roles import RoleText, roles_of_unsaid
 from residual_audio.training.training_clips import class_names, open_datasets
 from residual_audio.training.training_loop import generator, train
 from residual_audio.training.training_state import load_tensors, save_tensors
 
+Tower = SmallText | LexicalText | RoleText
 BATCH = 32
 TELLS_ORDER = re.compile(
     r"\b(then|before|beforehand|after|afterwards?|follow\w*|first|final\w*|later|until|preced\w*|"
@@ -93,10 +95,11 @@ class WordingTask:
         self.settings, self.seed, self.model = recipe.wording, recipe.seed, model
         if words is None:
             words = torch.zeros(model.text.settings.vocabulary, 1)
-        frames = [f for part in self.settings.data for f in order_frames(part)]
-        self.module = LexicalText(model.text, words, deciding_entries(model.text, frames))
+        self.module = self._learner(model.text, words)
         self.scale = torch.tensor(float(model.logit_scale))
         self.before, self.kept = before.requires_grad_(False).eval(), list(kept)
+        if isinstance(self.module, RoleText):  # the others cannot move
+            self.kept = texts_with(model.text, self.kept, self.module.moved())
         self.said, self.judged = said, judged
         steps = self.settings.optimisation.steps
         self.batches = PairBatches(
@@ -117,7 +120,15 @@ class WordingTask:
             "pairs": list(said.pairs.fingerprints),
         }
 
+    def _learner(self, tower: SmallText, words: Tensor) -> LexicalText | RoleText:
+        if self.settings.roles:
+            return RoleText(tower, roles_of_unsaid(tower, words))
+        frames = [f for part in self.settings.data for f in order_frames(part)]
+        return LexicalText(tower, words, deciding_entries(tower, frames))
+
     def lr_scale(self, name: str) -> float:
+        if isinstance(self.module, RoleText):
+            return float(name == "roles")
         if name == "shared":
             return self.settings.lexicon_lr if self.settings.lexicon else 0.0
         return self.settings.tokens_lr if name == "tower.tokens.weight" else 1.0
@@ -128,7 +139,7 @@ class WordingTask:
         if self.settings.unknown:
             half = torch.rand(len(said), generator=draw) < 0.5
             unknown = self.settings.unknown * half
-        parts = [self.module(said, unknown, draw), by_length(self.module, held)]
+        parts = [self.module.said(said, unknown, draw), by_length(self.module, held)]
         return F.normalize(torch.cat(parts).float(), dim=-1)
 
     def loss(self, step: int) -> tuple[Tensor, dict[str, float]]:
@@ -178,7 +189,9 @@ class WordingTask:
         native.save(with_tower(self.model, self.module.folded()), folder)
 
 
-def by_length(tower: SmallText | LexicalText, texts: Sequence[str], parts: int = 3) -> Tensor:
+def by_length(
+    tower: SmallText | LexicalText | RoleText, texts: Sequence[str], parts: int = 3
+) -> Tensor:
     """Vectors of texts, those of like length together: few long ones do not pad all the others."""
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     size = -(-len(texts) // parts)
@@ -258,6 +271,13 @@ def order_frames(part: PairData) -> tuple[str, ...]:
 def silent_about_order(texts: Sequence[str]) -> list[str]:
     """Those that no word of order is in."""
     return [text for text in texts if not TELLS_ORDER.search(text)]
+
+
+def texts_with(tower: SmallText, texts: Sequence[str], entries: Tensor) -> list[str]:
+    """Those that have one of the entries [entry] of the vocabulary in them."""
+    chosen = set(entries.nonzero().flatten().tolist())
+    read = tower.tokenizer.encode_batch(list(texts))
+    return [text for text, found in zip(texts, read, strict=True) if chosen & set(found.ids)]
 
 
 def texts_to_hold(recipe: Recipe, root: Path) -> list[str]:

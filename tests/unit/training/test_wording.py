@@ -217,7 +217,7 @@ def test_what_is_learned_of_words_reaches_words_that_are_not_taught(made: Path) 
     rain = folded.tokens.weight - tower.tokens.weight
     torch.testing.assert_close(rain[number["rain"]], rain[number["before"]])
     draw = torch.Generator().manual_seed(0)
-    strange = module(texts, torch.tensor([1.0, 1.0]), draw)
+    strange = module.said(texts, torch.tensor([1.0, 1.0]), draw)
     assert not torch.allclose(strange[0], moved[0])
     torch.testing.assert_close(strange[1], moved[1])  # has no such word
 
