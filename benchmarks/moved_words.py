@@ -2,8 +2,8 @@
 
     python benchmarks/moved_words.py --before FOLDER --after nano --root DATA --out FILE
 
-Compares the weights of two models, and the vectors of class prompts and of captions (all that are
-in DATA/captions) under both. DATA is as for `residual-audio train nano-roles`.
+Compares the weights of two models, and the vectors of all class prompts and of some captions and
+titles under both. DATA is as for `residual-audio train nano-roles`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ from residual_audio.training.recipe import load_recipe
 from residual_audio.training.training_clips import class_names, open_datasets
 
 BATCH = 256
+N_CAPTIONS = 6000
 
 
 def texts_of(root: Path) -> dict[str, list[str]]:
-    """Class prompts in every template; captions and titles that the text side learned from."""
+    """Class prompts in every template; captions and titles, evenly drawn from those that the text
+    side learned from."""
     recipe = load_recipe("nano-roles")
     names = class_names(open_datasets(recipe.audio, root))
+    captions = corpus(root, recipe.text.corpus, (), (), 0, recipe.seed)
     return {
         "class prompts": [t.replace("{}", c) for c in names for t in recipe.audio.templates],
-        "captions": corpus(root, recipe.text.corpus, (), (), 0, recipe.seed),
+        "captions": captions[:: max(1, len(captions) // N_CAPTIONS)],
     }
 
 

