@@ -17,8 +17,8 @@ from residual_audio.adaptation.verdicts import verdicts
 from residual_audio.data.splits import Folds
 from residual_audio.progress import SILENT, Progress
 
-SHARES = (0.08, 0.16, 0.32, 0.64, 1.0)
-RIDGES = (0.05, 0.2, 0.5, 2.0)
+SHARES = (0.16, 0.32, 0.64, 1.0)
+RIDGES = (0.1, 0.5, 2.0)
 
 
 class TradePoint(TypedDict):
