@@ -210,3 +210,21 @@ def test_an_address_nobody_answers(monkeypatch) -> None:
             open_engine(Where("ray", address=given)),
         ):
             pass
+
+
+def test_what_this_machine_lacks_is_said_at_once() -> None:
+    class OneMachine:
+        """Stands in for a cluster of our own, which never grows."""
+
+        @staticmethod
+        def cluster_resources() -> dict[str, float]:
+            return {"CPU": 2.0}
+
+        @staticmethod
+        def get_runtime_context() -> object:
+            return type("Context", (), {"gcs_address": "here"})
+
+    for asked in (Where("ray", gpus_each=0.5), Where("ray", cpus_each=3)):
+        engine = ray_engine.RayEngine(OneMachine, asked, fixed=True)
+        with pytest.raises(EngineError, match="there are 2 cores and 0 GPUs"):
+            list(engine.run([1], no_set_up, nothing))

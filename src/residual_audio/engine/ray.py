@@ -32,7 +32,9 @@ def connected(where: Where) -> Iterator[RayEngine]:
     if ours:
         _join(ray, where)
     try:
-        yield RayEngine(ray, where)
+        # one of our own on this machine never grows: what it lacks now it will always lack
+        fixed = ours and not (where.address or os.environ.get("RAY_ADDRESS"))
+        yield RayEngine(ray, where, fixed)
     finally:
         if ours:
             ray.shutdown()
@@ -91,9 +93,10 @@ def _answers(place: tuple[str, int]) -> bool:
 class RayEngine:
     """Workers of a cluster; one that is lost is replaced, and what it was at is done again."""
 
-    def __init__(self, ray: Any, where: Where) -> None:
+    def __init__(self, ray: Any, where: Where, fixed: bool = False) -> None:
         self._ray = ray
         self._where = where
+        self._fixed = fixed
         self._gcs = _place(str(ray.get_runtime_context().gcs_address))
         self._gone = False
         wanted = where.gpus_each
@@ -104,15 +107,27 @@ class RayEngine:
     def run(self, tasks: Sequence[object], setup: Setup, work: Work) -> Iterator[TaskDone]:
         if not tasks:
             return
-        cpus = self._where.cpus_each or (3.0 if self.gpus_each else 1.0)
+        # decoding starves a GPU at one core; a cluster of our own has one core a worker, as asked
+        cpus = self._where.cpus_each or (3.0 if self.gpus_each and not self._fixed else 1.0)
         share = Share(min(self._where.processes, len(tasks)), cpus, self.gpus_each)
         self._be_there()
+        if self._fixed:
+            self._check_room(share)
         crew = Crew(self._ray, share, setup, work, self._be_there)
         try:
             yield from crew.run(tasks)
         finally:
             if not self._gone:
                 crew.dismiss()
+
+    def _check_room(self, share: Share) -> None:
+        there = self._ray.cluster_resources()
+        if share.cpus > there.get("CPU", 0) or share.gpus > there.get("GPU", 0):
+            raise EngineError(
+                f"no Ray worker can be started on this machine: each asks for {share}, and there "
+                f"are {there.get('CPU', 0):g} cores and {there.get('GPU', 0):g} GPUs "
+                "(--cpus-each, --gpus-each)"
+            )
 
     def _be_there(self) -> None:
         """Wait while the cluster is silent, and raise when it has been for too long: whoever goes

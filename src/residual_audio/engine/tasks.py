@@ -26,7 +26,8 @@ class Where:
     address: str | None = None
     """Of a Ray cluster; None for the one this program is part of, else one on this machine."""
     cpus_each: float | None = None
-    """Cores a Ray worker is given; None for one, and three beside a GPU, which decoding starves."""
+    """Cores a Ray worker is given; None for one, and three beside a GPU of a cluster (decoding
+    starves it)."""
     gpus_each: float | None = None
     """GPUs a Ray worker is given, also a fraction; None for one where the cluster has any."""
 
