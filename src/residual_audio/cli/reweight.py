@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=Group,
-    help="ResiDual: reweight the principal components of heads, and judge it honestly.",
+    help="ResiDual: reweight the components of heads, and judge it honestly.",
     no_args_is_help=True,
 )
 
