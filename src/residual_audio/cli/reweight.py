@@ -186,7 +186,7 @@ def fit(
         ),
     ] = None,
     share: Annotated[
-        float, typer.Option("--share", help="Of the units, at most so many move (few).")
+        float, typer.Option("--share", help="Of all heads, at most so many move (few).")
     ] = 0.32,
     agree: Annotated[
         float,

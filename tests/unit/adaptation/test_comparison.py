@@ -39,7 +39,7 @@ from residual_audio.judge.answers import Judge
 from residual_audio.metrics.calibration import expected_calibration_error
 from residual_audio.metrics.classification import softmax
 from residual_audio.reweight.axes import Components
-from residual_audio.reweight.few import UNJUDGED
+from residual_audio.reweight.few import UNJUDGED, fit_few
 from residual_audio.types import Clip
 
 
@@ -247,6 +247,21 @@ def test_coarse_has_one_gain_a_head_and_one_a_mean(problem):
     split = next(splits_of(problem, folds_of(problem.clips, 3)))
     found = ResiDual("head", components=Components(coarse=True)).fit(problem, split)
     assert found.n_parameters == 6
+
+
+def test_sets_of_stages_are_compared_at_the_same_number_of_heads(problem, monkeypatch):
+    asked = []
+
+    def seen(terms, head, lesson, how):
+        asked.append(how.share * len(terms.units))
+        return fit_few(terms, head, lesson, how)
+
+    monkeypatch.setattr("residual_audio.adaptation.methods.residual.fit_few", seen)
+    split = next(splits_of(problem, folds_of(problem.clips, 3)))
+    n_heads = sum(site.n_heads for site in problem.sites)
+    for stages in (None, (problem.stages[-1],)):
+        ResiDual(stages=stages, share=0.25).fit(problem, split)
+    assert asked == pytest.approx([0.25 * n_heads] * 2)
 
 
 def test_logistic_regression_equals_sklearn():

@@ -93,7 +93,8 @@ class ResiDual:
     """few: a share of the units moves; group: units that are worth their penalty; lasso: single
     gains; ridge: all. None: few of heads, else group; inside the network always group."""
     share: float = Few.share
-    """Of the units, at most so many move (few)."""
+    """Of all heads of the encoder, at most so many move (few), whatever stages they are taken
+    from."""
     agreement: float = 0.9
     """Chosen gains are held so that edits of two parts of the clips have this cosine; 0: no such
     demand. Direct path only."""
@@ -252,12 +253,14 @@ class ResiDual:
         return Fitted(problem.scores(joint), fitted, gains, found.notes)
 
     def _few(self, problem: Problem, split: Split, lesson: Lesson) -> Settled:
-        if not self.components.coarse:
-            return fit_few(self.terms(problem, split), problem.head, lesson, self.few)
-        fine = replace(self, components=ALL, axes="pca").terms(problem, split)
-        return one_gain_a_unit(
-            fit_few(fine, problem.head, lesson, self.few), self.terms(problem, split)
-        )
+        """A share of all heads, so that sets of stages are compared at the same number of them."""
+        coarse = self.components.coarse
+        fine = replace(self, components=ALL, axes="pca") if coarse else self
+        terms = fine.terms(problem, split)
+        heads = sum(site.n_heads for site in problem.sites)
+        few = replace(self.few, share=min(1.0, self.share * heads / len(terms.units)))
+        found = fit_few(terms, problem.head, lesson, few)
+        return one_gain_a_unit(found, self.terms(problem, split)) if coarse else found
 
     def _inside(self, problem: Problem, split: Split) -> Fitted:
         streams = problem.encoder
