@@ -19,12 +19,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from residual_audio.adaptation import adapted
-from residual_audio.adaptation.methods.registry import find_entries
 from residual_audio.analysis.analysis import Options, analyse
 from residual_audio.cli.app import build
 from residual_audio.models.registry import load_model
-from residual_audio.pipeline.work import QUICK_ONE_STAGE
 from residual_audio.provenance import sha256_file
 from residual_audio.store import open_store
 
@@ -76,14 +73,7 @@ def call(*words: object) -> str:
 @pytest.fixture(scope="module")
 def run(weights: Path, sounds: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("real") / "run"
-    every = adapted.offered
-    with pytest.MonkeyPatch.context() as patch:  # the main methods show as much in a tenth of time
-        patch.setattr(
-            adapted, "offered", lambda problem: find_entries(QUICK_ONE_STAGE, every(problem))
-        )
-        call(
-            "run", "-q", "-m", f"whisper:{weights}", *sounds, "-o", out, "--exact", 2, "--folds", 2
-        )
+    call("run", "-q", "-m", f"whisper:{weights}", *sounds, "-o", out, "--exact", 2, "--folds", 2)
     return out
 
 

@@ -119,14 +119,9 @@ def adapt(
         entries if entries != there else [], asked.folds, asked.split.rpartition("#")[2]
     )
     how = Division(allow_missing=asked.allow_missing)
+    places = heard(elsewhere(told or held, problem), hear)
     outcomes = compare(
-        problem,
-        division,
-        entries,
-        seeds=asked.seeds,
-        how=how,
-        references=heard(elsewhere(told or held, problem), hear),
-        progress=progress,
+        problem, division, entries, seeds=asked.seeds, how=how, references=places, progress=progress
     )
     found = verdicts(problem, division, outcomes, seed=asked.seeds[0])
     notes = _notes(problem, division, asked.seeds, store.heard_before)
