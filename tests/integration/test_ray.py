@@ -39,7 +39,7 @@ NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": F
 
 @pytest.fixture(scope="module")
 def cluster():
-    faulthandler.dump_traceback_later(400, exit=True)  # a cluster that hangs must not hang CI
+    faulthandler.dump_traceback_later(900, exit=True)  # a cluster that hangs must not hang CI
     here = pytest.MonkeyPatch()
     here.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # workers import what tests import
     found = Cluster(initialize_head=True, head_node_args=NODE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,6 +77,9 @@ class Crew:
             try:
                 result = self._ray.get(done[0])
             except self._ray.exceptions.RayActorError as error:
+                for finished, value in self._finished(member):
+                    member.has.remove(finished)
+                    yield TaskDone(finished, value)
                 lost = self._replace(member, number, str(error))
                 blamed.update(lost[:1])  # it was at the first; the others waited behind it
                 given = [n for n in lost if blamed[n] >= TRIES]
@@ -112,6 +116,16 @@ class Crew:
                     number = left.popleft()
                     member.has.append(number)
                     self._pending[member.actor.run.remote(tasks[number])] = (member, number)
+
+    def _finished(self, member: _Member) -> list[tuple[int, Any]]:
+        """What it had done before it was lost, and nobody had asked for yet: that is not blamed."""
+        errors = self._ray.exceptions
+        found = []
+        for ref, (own, number) in self._pending.items():
+            if own is member and number is not None:
+                with suppress(errors.RayActorError, errors.RayTaskError, errors.GetTimeoutError):
+                    found.append((number, self._ray.get(ref, timeout=0)))
+        return found
 
     def _replace(self, member: _Member, number: int | None, why: str) -> list[int]:
         """Its tasks, in order, which are now nobody's."""
