@@ -75,6 +75,9 @@ def test_the_identity_costs_nothing_and_runs_of_other_models_are_refused(store):
         references_of((str(store.folder),), replace(problem, about=other))
     with pytest.raises(InputError, match="direct path"):
         ResiDual(path="network", keep=("run",))
+    for ignored in ({"penalty": "group"}, {"unbounded": True}, {"path": "network"}):
+        with pytest.raises(InputError, match="few alone"):
+            ResiDual(share=0.1, **ignored)
 
 
 def test_edits_that_run_the_encoder_and_maps_of_embeddings_are_on_the_front(store):

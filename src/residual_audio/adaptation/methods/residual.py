@@ -121,6 +121,8 @@ class ResiDual:
         _ = self.few if self.chooses_few else self.regularity
         if self.penalty == "few" and self.path == "network":
             raise InputError("few: of gains on the direct path; inside the network use group")
+        if self.share != Few.share and not self.chooses_few:
+            raise InputError("a share of the heads is chosen by the penalty few alone")
         if self.keep and self.path == "network":
             raise InputError("reference runs can be kept on the direct path only")
 
