@@ -21,6 +21,7 @@ from residual_audio.models.encoder import Encoded, Encoder, Tap
 from residual_audio.reweight.gains import check_gains
 from residual_audio.reweight.network import NetworkGains
 from residual_audio.reweight.terms import apply_direct
+from residual_audio.reweight.uncorrelated import Uncorrelated
 from residual_audio.types import Gains, Site, parse_units
 
 
@@ -45,7 +46,8 @@ def gains_digest(gains: Gains) -> str:
     for unit in sorted(gains.gains):
         spectrum = gains.spectra[unit]
         whole.update(unit.encode())
-        for array in (gains.gains[unit], spectrum.mean, spectrum.basis):
+        read = [spectrum.readers] if isinstance(spectrum, Uncorrelated) else []
+        for array in (gains.gains[unit], spectrum.mean, spectrum.basis, *read):
             # as files hold them, so that gains that were saved are the same gains
             whole.update(np.ascontiguousarray(array, np.float32).tobytes())
     return whole.hexdigest()

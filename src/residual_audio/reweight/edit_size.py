@@ -1,8 +1,9 @@
 """How large an edit is, and how alike two edits are.
 
-The edit of a unit is the operator E = Φ' diag(λ − 1) Φ on its centred contribution, and (λ₀ − 1) μ.
-Weighed by the energy that goes through it, E Σ^½ = Φ' diag((λ − 1) σ) Φ, it says what happens to
-latents; unweighed, what happened to the numbers.
+The edit of a unit is the operator E = R' diag(λ − 1) Φ on its contribution, and (λ₀ − 1) μ: readers
+R are the axes Φ themselves where those are orthonormal. Weighed by what goes through it, as the
+mean over clips of the product of what two edits do to a latent, it says what happens to latents;
+unweighed, what happened to the numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import TypedDict
 
 import numpy as np
 
-from residual_audio.types import FloatArray, Gains
+from residual_audio.reweight.uncorrelated import centre_of, readers_of
+from residual_audio.types import FloatArray, Gains, Spectrum
 
 
 class EditSize(TypedDict):
@@ -84,14 +86,37 @@ def _inner(one: Gains, other: Gains, weighed: bool) -> float:
     for unit in one.gains:
         if unit not in other.gains or not (_moves(one, unit) and _moves(other, unit)):
             continue
-        changes = []
-        for gains in (one, other):
-            change = np.asarray(gains.gains[unit], np.float64) - 1.0
-            changes.append(change * _spread(gains, unit) if weighed else change)
-        a, b = (np.asarray(g.spectra[unit].basis, np.float64) for g in (one, other))
-        overlap = (a @ b.T) ** 2 if len(a) and len(b) else np.ones((1, 1))
-        total += float(changes[0] @ overlap @ changes[1])
+        changes = [np.asarray(gains.gains[unit], np.float64) - 1.0 for gains in (one, other)]
+        total += _operators(one.spectra[unit], other.spectra[unit], changes, weighed)
         means = [gains.means.get(unit, 1.0) - 1.0 for gains in (one, other)]
         along = np.asarray(one.spectra[unit].mean) @ np.asarray(other.spectra[unit].mean)
         total += means[0] * means[1] * (float(along) if weighed else 1.0)
+        if weighed:
+            total += means[0] * _of_mean(other, one, unit) + means[1] * _of_mean(one, other, unit)
     return total
+
+
+def _operators(one: Spectrum, other: Spectrum, changes: list[FloatArray], weighed: bool) -> float:
+    """tr(E₁' C E₂), C = 1 or the second moment of what the operators read, as both know it."""
+    a, b = (np.asarray(s.basis, np.float64) for s in (one, other))
+    if not len(a) or not len(b):  # coarse: one gain of everything
+        return float(changes[0].sum() * changes[1].sum())
+    r, s = (np.asarray(readers_of(x), np.float64) for x in (one, other))
+    seen = r @ s.T
+    if weighed:
+        # C r = (mean of (x r)²) φ: components are uncorrelated, or nearly so
+        u, v = (np.asarray(x.eigenvalues).clip(0) for x in (one, other))
+        u, v = u / np.square(a).sum(1), v / np.square(b).sum(1)
+        seen = 0.5 * (u[:, None] * (a @ s.T) + (r @ b.T) * v)
+    return float(changes[0] @ (seen * (a @ b.T)) @ changes[1])
+
+
+def _of_mean(gains: Gains, other: Gains, unit: str) -> float:
+    """What an operator makes of the mean, along the other's: 0 where it reads centred vectors."""
+    spectrum = gains.spectra[unit]
+    mean = np.asarray(spectrum.mean, np.float64) - centre_of(spectrum)
+    if not len(spectrum.basis) or not mean.any():
+        return 0.0
+    change = np.asarray(gains.gains[unit], np.float64) - 1.0
+    made = (change * (np.asarray(readers_of(spectrum)) @ mean)) @ np.asarray(spectrum.basis)
+    return float(made @ np.asarray(other.spectra[unit].mean))

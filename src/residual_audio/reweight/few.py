@@ -4,8 +4,8 @@
    exactly at 1. How many is said by held-out groups: the fewest of a few numbers, each twice the
    last, whose held-out loss is within one standard error of the least. The error is that of the
    difference, group by group: what all numbers of units find hard decides nothing.
-2. *Their gains*, with the axes they act along, are fitted at once within the bounds
-   (see `turned_solver`).
+2. *Their gains*, with the components they act on (see `uncorrelated`), are fitted at once within
+   the bounds (see `turned_solver`).
 3. *How strongly they are held*: a weak ridge fits the clips at hand, and another edit to other
    clips of the same kind. The edits of two parts of the training clips are compared, each without
    some groups that the other has, and the ridge is made stronger for as long as they do not agree
@@ -39,9 +39,9 @@ from residual_audio.reweight.terms import DirectTerms
 from residual_audio.reweight.turned import Roots, Shape, TurnedClips, TurnedEdit, along_axes
 from residual_audio.reweight.turned_solver import TurnedSolution, solve_turned, steep
 
-FIRST = 0.5
+FIRST = 0.1
 """The ridge that edits begin under, as a share of the root mean square slope at λ = 1."""
-STRONGER, WEAKER = (1.0, 2.0, 4.0), (0.2, 0.1, 0.05)
+STRONGER, WEAKER = (0.2, 0.5, 1.0, 2.0, 4.0), (0.03, 0.01)
 UNJUDGED = 1.0
 """The ridge where no clip can be spared to say which."""
 LEAST = 8
@@ -209,13 +209,17 @@ def _agreed(parts: tuple[_Fit, _Fit], n: int, start: TurnedEdit, terms: DirectTe
 def _best(
     part: _Fit, chooser: HeldOut, n: int, start: TurnedEdit, judged: list[Judged]
 ) -> tuple[float, TurnedEdit]:
-    """The ridge with the least held-out loss: weaker ones are tried for as long as it falls."""
+    """The ridge with the least held-out loss: weaker ones are tried for as long as it falls, or
+    else stronger ones."""
     best, ridge = next(one for one in judged if one.moved == n), FIRST
-    for weaker in WEAKER:
-        edit = part.solve(part.units(n), weaker, start, ON_THE_WAY).edit
-        judged.append(chooser.judged_at(weaker, _seen(part, chooser, edit), n))
-        if judged[-1].loss >= best.loss:
-            judged.pop()
+    for others in (WEAKER, STRONGER):
+        for other in others:
+            edit = part.solve(part.units(n), other, start, ON_THE_WAY).edit
+            found = chooser.judged_at(other, _seen(part, chooser, edit), n)
+            if found.loss >= best.loss:
+                break
+            judged.append(found)
+            best, ridge, start = found, other, edit
+        if ridge != FIRST:
             break
-        best, ridge, start = judged[-1], weaker, edit
     return ridge, start

@@ -1,7 +1,8 @@
 """Gains on disk: λ in a file of a few kB, its spectra beside it, and a card that people can read.
 
 name.safetensors           λ of every unit in one row, and the sha256 of the spectra
-name.spectra.safetensors   mean, basis and eigenvalues of every unit
+name.spectra.safetensors   mean, basis and eigenvalues of every unit, and its readers where it has
+                           some
 name.json                  the card: model, data, how it was fitted, what moved most
 
 The atlas saves one file: the bytes of the spectra lie in `name.safetensors` itself, as `spectra`.
@@ -22,12 +23,13 @@ from residual_audio import provenance
 from residual_audio.errors import InputError
 from residual_audio.files import parse_json, write_bytes, write_json, write_safetensors
 from residual_audio.reweight.gains import check_gains, moved, n_gains
+from residual_audio.reweight.uncorrelated import Uncorrelated
 from residual_audio.types import FloatArray, Gains, Spectrum
 
 FORMAT = "residual-audio-gains"
-SCHEMA_VERSION = 2
-READABLE = ("1", "2")
-"""Version 1 had no digest of λ."""
+SCHEMA_VERSION = 3
+READABLE = ("1", "2", "3")
+"""Version 1 had no digest of λ, and only the third may hold readers of its own."""
 
 
 def save_gains(gains: Gains, path: Path) -> Path:
@@ -139,6 +141,9 @@ def _put_together(
         start += size
         mean, basis, values = (arrays[f"{p}/{unit}"] for p in ("mean", "basis", "eigenvalues"))
         spectra[unit] = Spectrum(mean, basis, values, int(counts[unit]))
+        if f"readers/{unit}" in arrays:
+            readers = arrays[f"readers/{unit}"]
+            spectra[unit] = Uncorrelated(mean, basis, values, int(counts[unit]), readers)
     return check_gains(
         Gains(
             gains,
@@ -193,7 +198,8 @@ def _spectra_bytes(spectra: Mapping[str, Spectrum]) -> bytes:
     # float32 holds a basis to 1e-7, which is what folding into float32 weights can use
     arrays = {}
     for unit, spectrum in spectra.items():
-        for part in ("mean", "basis", "eigenvalues"):
+        own = ("readers",) if isinstance(spectrum, Uncorrelated) else ()
+        for part in ("mean", "basis", "eigenvalues", *own):
             value = np.asarray(getattr(spectrum, part), np.float32)
             arrays[f"{part}/{unit}"] = np.ascontiguousarray(value)
     return save(arrays, {"n": json.dumps({unit: s.n for unit, s in spectra.items()})})

@@ -9,7 +9,9 @@ A unit with mean μ, orthonormal rows Φ and gains λ maps a row vector x to
 With a gain λ₀ of the mean, keep_mean also adds (λ₀ − 1) μ: the one direction that no gain on
 centred components can reach, and the one that decides which class a foreign domain is taken for.
 
-A unit whose basis is empty has one *coarse* gain, which scales all directions alike.
+A unit whose basis is empty has one *coarse* gain, which scales all directions alike. Uncorrelated
+components (see there) are read of x itself, by readers R: P = Rᵀ diag(λ − 1) Φ, and no μ is taken
+away.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from residual_audio.errors import InputError, ModelError
+from residual_audio.reweight.uncorrelated import centre_of, readers_of
 from residual_audio.types import FloatArray, Gains, Site, Spectrum, parse_units
 
 
@@ -50,8 +53,10 @@ def affine(
     phi = np.asarray(spectrum.basis, np.float64)
     mean = np.asarray(spectrum.mean, np.float64)
     scale = np.asarray(gains, np.float64) - (1.0 if keep_mean else 0.0)
-    p = phi.T @ (scale[:, None] * phi) if len(phi) else scale[0] * np.eye(len(mean))
-    return (np.eye(len(mean)) + p if keep_mean else p), (mean_gain - 1.0) * mean - mean @ p
+    read, centre = np.asarray(readers_of(spectrum), np.float64), centre_of(spectrum)
+    p = read.T @ (scale[:, None] * phi) if len(phi) else scale[0] * np.eye(len(mean))
+    shift = (mean_gain - 1.0) * mean - np.asarray(centre, np.float64) @ p
+    return (np.eye(len(mean)) + p if keep_mean else p), shift
 
 
 def affine_of(gains: Gains, unit: str) -> tuple[FloatArray, FloatArray]:
@@ -72,6 +77,8 @@ def check_gains(gains: Gains) -> Gains:
             raise InputError(
                 f"'{unit}' has {np.size(values)} gains for {len(spectrum.basis)} components"
             )
+        if np.shape(readers_of(spectrum)) != np.shape(spectrum.basis):
+            raise InputError(f"'{unit}' has other readers than axes")
         if not np.isfinite(values).all():
             bad = int(np.argwhere(~np.isfinite(values))[0, 0])
             raise InputError(f"gain {bad} of '{unit}' is {np.asarray(values)[bad]}: not a number")

@@ -23,6 +23,7 @@ from residual_audio.reweight.fold import Foldable, check_foldable, first_layer
 from residual_audio.reweight.gains import affine_of
 from residual_audio.reweight.lora import LowRank
 from residual_audio.reweight.network import NetworkGains
+from residual_audio.reweight.uncorrelated import readers_of
 from residual_audio.types import FloatArray, Gains, parse_units
 
 
@@ -124,7 +125,8 @@ def _factors(gains: Gains, unit: str) -> tuple[FloatArray, FloatArray, FloatArra
         return np.eye(len(c))[:, moved], whole[moved], c
     change = np.asarray(gains.gains[unit], np.float64) - 1.0
     moved = change != 0
-    return basis[moved].T, change[moved, None] * basis[moved], c
+    read = np.asarray(readers_of(gains.spectra[unit]), np.float64)
+    return read[moved].T, change[moved, None] * basis[moved], c
 
 
 def _layer(weight: Tensor, bias: Tensor) -> _Layer:

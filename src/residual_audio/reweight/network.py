@@ -14,6 +14,7 @@ from residual_audio.errors import InputError
 from residual_audio.models.encoder import Edit, Encoded
 from residual_audio.reweight.axes import attention_of
 from residual_audio.reweight.gains import check_gains
+from residual_audio.reweight.uncorrelated import centre_of, readers_of
 from residual_audio.types import Gains, Site, attention_site, blocks_of, parse_units
 
 
@@ -47,8 +48,10 @@ class NetworkGains(nn.Module):
         )
         for i, unit in enumerate(self._names):
             spectrum = gains.spectra[unit]
-            for part in ("mean", "basis"):
-                value = torch.as_tensor(np.asarray(getattr(spectrum, part)), dtype=dtype)
+            parts = {"mean": spectrum.mean, "basis": spectrum.basis}
+            parts |= {"readers": readers_of(spectrum), "centre": centre_of(spectrum)}
+            for part, array in parts.items():
+                value = torch.as_tensor(np.asarray(array), dtype=dtype)
                 self.register_buffer(f"{part}_{i}", value, persistent=False)
 
     @property
@@ -85,10 +88,10 @@ class NetworkGains(nn.Module):
         basis, mean = getattr(self, f"basis_{i}"), getattr(self, f"mean_{i}")
         scale = self.values[i] - (1.0 if self._given.keep_mean else 0.0)
         if len(basis):
-            p = basis.T @ (scale[:, None] * basis)
+            p = getattr(self, f"readers_{i}").T @ (scale[:, None] * basis)
         else:  # one coarse gain
             p = scale * torch.eye(len(mean), dtype=mean.dtype, device=mean.device)
-        c = -(mean @ p)
+        c = -(getattr(self, f"centre_{i}") @ p)
         return p, c + (self.means[str(i)] - 1.0) * mean if str(i) in self.means else c
 
     def edit(self) -> Edit:

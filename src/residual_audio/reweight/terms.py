@@ -20,6 +20,7 @@ from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
 from residual_audio.reweight.axes import what_gains_move
 from residual_audio.reweight.gains import check_gains
+from residual_audio.reweight.uncorrelated import centre_of, readers_of
 from residual_audio.types import FloatArray, Gains, Spectrum, parse_units
 
 
@@ -235,14 +236,14 @@ def direct_terms(
     for unit in fine:
         spectrum = spectra[unit]
         stop = start + len(spectrum.basis)
-        axes = spectrum.basis.T
+        axes = np.asarray(readers_of(spectrum)).T
         if units[unit].kind == "head":
             (head,) = units[unit].heads
             onto = contributions.operator(head).astype(np.float64) @ axes
             along = contributions.pools(head) @ onto
         else:
             along = what_gains_move(contributions, units[unit]) @ axes
-        amplitudes[:, start:stop] = along - spectrum.mean @ axes
+        amplitudes[:, start:stop] = along - centre_of(spectrum) @ axes
         start = stop
     whole = np.empty((n, d, len(rough)), np.float32)
     for i, unit in enumerate(rough):
@@ -287,7 +288,7 @@ def terms_of(contributions: Contributions, gains: Gains) -> DirectTerms:
 def terms_of_vectors(unit: str, vectors: FloatArray, spectrum: Spectrum) -> DirectTerms:
     """Terms of one unit that is all there is: any vectors [clip, d] and their spectrum."""
     n, d = vectors.shape
-    along = (vectors - spectrum.mean) @ spectrum.basis.T
+    along = (vectors - centre_of(spectrum)) @ readers_of(spectrum).T
     return DirectTerms(
         base=torch.from_numpy(np.array(vectors, np.float32)),
         amplitudes=torch.from_numpy(along.astype(np.float32)),

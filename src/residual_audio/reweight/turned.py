@@ -1,9 +1,10 @@
-"""Edits that turn: of every unit a symmetric matrix in the subspace of its contribution.
+"""Edits that turn: of every unit a symmetric matrix in the coordinates of its contribution.
 
-    y = x + (x − μ) Φ' S Φ + x₀ μ
+    y = x + x R' S Φ + x₀ μ
 
-The eigenvectors of S are axes and its eigenvalues λ − 1, so an edit is an ordinary set of gains in
-other axes of the same subspaces; S that is diagonal is one in the axes that were given. Numbers are
+The eigenvectors of S are components and its eigenvalues λ − 1, so an edit is an ordinary set of
+gains in other coordinates of the same subspaces; S that is diagonal is one in those given. Readers
+R are the axes Φ, and read x − μ, where those are orthonormal. Numbers are
 counted by what goes through their unit: z = √b S with b the root of the unit's energy, half-way
 between counting all numbers alike and counting by the change of the latent.
 """
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 
 from residual_audio.reweight.terms import DirectTerms
+from residual_audio.reweight.uncorrelated import turned
 from residual_audio.types import FloatArray, Spectrum
 
 Shape = Literal["symmetric", "diagonal", "scalar"]
@@ -76,7 +78,8 @@ class Roots:
     @classmethod
     def of(cls, terms: DirectTerms) -> Roots:
         owner = torch.from_numpy(np.repeat(np.arange(len(terms.sizes)), terms.sizes))
-        through = terms.amplitudes.square().mean(0)
+        # the mean has a gain of its own, and decides nothing here
+        through = terms.amplitudes.var(0, correction=0) * terms.axes.square().sum(1)
         energy = through.new_zeros(len(terms.sizes)).index_add(0, owner, through)
         return cls(_fourth_root(energy), _fourth_root(terms.means.square().sum(1)))
 
@@ -179,13 +182,11 @@ def along_axes(terms: DirectTerms, edit: TurnedEdit) -> tuple[DirectTerms, Float
         change, mix = np.linalg.eigh(turn)
         # eigenvectors [old axis, new axis], the largest gain first
         mix = mix[:, ::-1].T
-        spectrum = terms.spectra[unit]
-        values = (mix**2) @ np.asarray(spectrum.eigenvalues)
-        spectra[unit] = replace(spectrum, basis=mix @ spectrum.basis, eigenvalues=values)
+        spectra[unit] = turned(terms.spectra[unit], mix)
         changes.append(change[::-1])
-        turned = torch.from_numpy(mix.copy()).to(terms.axes)
-        amplitudes.append(terms.amplitudes[:, own] @ turned.T)
-        axes.append(turned @ terms.axes[own])
+        rotation = torch.from_numpy(mix.copy()).to(terms.axes)
+        amplitudes.append(terms.amplitudes[:, own] @ rotation.T)
+        axes.append(rotation @ terms.axes[own])
     along = replace(
         terms, amplitudes=torch.cat(amplitudes, 1), axes=torch.cat(axes), spectra=spectra
     )

@@ -41,6 +41,7 @@ from residual_audio.reweight.path import FREE, READABLE, Kind, Regularity
 from residual_audio.reweight.penalty import UNBOUNDED, Bounds
 from residual_audio.reweight.terms import DirectTerms, direct_terms
 from residual_audio.reweight.turned import Shape
+from residual_audio.reweight.uncorrelated import uncorrelated
 from residual_audio.types import FloatArray, Spectrum
 
 # `patience` stops it; what reaches the cap says so
@@ -193,7 +194,11 @@ class ResiDual:
         """Coordinates of all clips along the axes of the training clips, not learned ones."""
         units = chosen_units(problem.sites, self.level, self.stages)
         spectra = problem.spectra(units, split.train, self.components)
-        return self._along(problem, turn(spectra, self.turning, split.seed))
+        spectra = turn(spectra, self.turning, split.seed)
+        # found with the gains, axes may slant; a mean that has no gain is not to move with them
+        if self.chooses_few and self.turning == "learned" and self.mean_gains:
+            spectra = {unit: uncorrelated(spectrum) for unit, spectrum in spectra.items()}
+        return self._along(problem, spectra)
 
     def _along(self, problem: Problem, spectra: Mapping[str, Spectrum]) -> DirectTerms:
         return direct_terms(
