@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import json
 import math
 import os
@@ -148,8 +147,11 @@ def _host() -> str:
 
 def _clean_up(path: Path) -> None:
     """Remove what processes that died while writing `path` left beside it."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*{TEMPORARY}"):
-        host, _, rest = left.name.removeprefix(f".{path.name}.").partition("-")
+    begins = f".{path.name}."
+    # every write asks, and folders hold hundreds of files: a glob would make a path of each
+    names = [n for n in os.listdir(path.parent) if n.startswith(begins) and n.endswith(TEMPORARY)]
+    for left in map(path.parent.joinpath, names):
+        host, _, rest = left.name.removeprefix(begins).partition("-")
         pid = rest.partition("-")[0]
         with contextlib.suppress(OSError):
             # a process of another machine may be alive: its file must have been left alone long
@@ -290,6 +292,8 @@ def json_ready(value: Any, text: Callable[[str], str] = str) -> Any:
     """
     kind = type(value)
     if kind is list:  # first what there is most of: a page has some hundred thousand of these
+        if set(map(type, value)) == {float}:
+            return [item if math.isfinite(item) else None for item in value]
         return [json_ready(item, text) for item in value]
     if kind is str:
         return text(value)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from residual_audio.ablation.effects import Effects
 from residual_audio.metrics.uncertainty import Correlation, correlation, fdr
 from residual_audio.table import Table, from_rows
 from residual_audio.types import FloatArray, Site
+
+if TYPE_CHECKING:  # loads torch, which figures of a table go without
+    from residual_audio.ablation.effects import Effects
 
 
 def block_means(values: FloatArray, sites: Sequence[Site]) -> FloatArray:

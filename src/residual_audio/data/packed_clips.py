@@ -15,7 +15,10 @@ from residual_audio.types import Clip
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ROWS_AT_ONCE = 4096
+_ROWS_AT_ONCE = 512
+"""Rows that are Python objects at a time: more of them cost memory and save no time."""
+_ROWS_A_LIST = 4096
+"""Rows that the digest takes as one list. Stores know their data set by it, so it stays."""
 
 
 @dataclass
@@ -26,6 +29,8 @@ class ClipRows:
     _rows: list[dict[str, Any]] = field(default_factory=list)
     _packed: list[Any] = field(default_factory=list)
     _digest: Any = field(default_factory=hashlib.sha256)
+    _listed: int = 0
+    """Rows of the list that the digest is in the middle of."""
 
     def add(self, file: int, inside: tuple[int, int], clip: Clip) -> None:
         self._rows.append(
@@ -45,24 +50,35 @@ class ClipRows:
             self._pack()
 
     def digest(self) -> str:
-        """Over everything that was added, file numbers and places included."""
-        self._pack()
+        """Over everything that was added so far, file numbers and places included."""
+        self._end_list()
         return str(self._digest.hexdigest())
 
     def clips(self, files: Sequence[Path]) -> PackedClips:
         import pyarrow as pa
 
-        self._pack()
-        whole = pa.Table.from_batches(self._packed, schema=_schema())
-        return PackedClips(tuple(files), whole.combine_chunks())
+        self._end_list()
+        # left in pieces: one piece would be a copy, whose first form the allocator keeps for itself
+        return PackedClips(tuple(files), pa.Table.from_batches(self._packed, schema=_schema()))
 
     def _pack(self) -> None:
         import pyarrow as pa
 
-        if self._rows:
-            self._digest.update(repr(self._rows).encode())
-            self._packed.append(pa.RecordBatch.from_pylist(self._rows, schema=_schema()))
-            self._rows = []
+        if not self._rows:
+            return
+        inside = repr(self._rows)[1:-1]
+        self._digest.update(f"{', ' if self._listed else '['}{inside}".encode())
+        self._listed += len(self._rows)
+        self._packed.append(pa.RecordBatch.from_pylist(self._rows, schema=_schema()))
+        self._rows = []
+        if self._listed == _ROWS_A_LIST:
+            self._end_list()
+
+    def _end_list(self) -> None:
+        self._pack()
+        if self._listed:
+            self._digest.update(b"]")
+            self._listed = 0
 
 
 def _schema() -> pa.Schema:
@@ -128,8 +144,12 @@ class PackedClips(Sequence[Clip]):
 
     def repeated(self) -> str | None:
         """An id that stands twice."""
+        import pyarrow as pa
+
         ids = self._table.column("id")
-        if len(ids.unique()) == len(ids):
+        n_different = len(ids.unique())
+        pa.default_memory_pool().release_unused()  # three times the ids
+        if n_different == len(ids):
             return None
         values, counts = np.unique(ids.to_numpy(), return_counts=True)
         return str(values[counts > 1][0])

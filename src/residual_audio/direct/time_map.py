@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -79,9 +80,16 @@ class TimeMap:
 
 def spread_evenly(values: FloatArray, n: int) -> FloatArray:
     """As `n` steps over the same time with the same sum."""
-    edges = np.linspace(0, 1, len(values) + 1)
     sums = np.concatenate([[0.0], np.cumsum(values)])
-    return np.diff(np.interp(np.linspace(0, 1, n + 1), edges, sums))
+    return np.diff(np.interp(_edges(n), _edges(len(values)), sums))
+
+
+@cache  # a run spreads thousands of rows over the same few grids
+def _edges(n: int) -> FloatArray:
+    """Where `n` steps between 0 and 1 begin, and the end."""
+    edges = np.linspace(0, 1, n + 1)
+    edges.flags.writeable = False
+    return edges
 
 
 class _Written:

@@ -7,9 +7,14 @@ work that runs on one core anyway; NumPy lets other threads run meanwhile.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 Item = TypeVar("Item")
 TaskDone = TypeVar("TaskDone")
@@ -25,11 +30,18 @@ def available_cores() -> int:
 
 def on_cores(work: Callable[[Item], TaskDone], items: Iterable[Item]) -> list[TaskDone]:
     """`work` of each item, in order; the first error ends it."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1, user_api="blas"):
+    with _libraries(len(sys.modules)).limit(limits=1, user_api="blas"):
         n_cores = available_cores()
         if n_cores == 1:
             return [work(item) for item in items]
         with ThreadPoolExecutor(n_cores) as pool:
             return list(pool.map(work, items))
+
+
+@lru_cache(maxsize=1)
+def _libraries(n_modules: int) -> ThreadpoolController:
+    """The thread pools of the loaded libraries. To look for them takes longer than a small job: it
+    is done again only after an import, which is how another library comes in."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

@@ -18,8 +18,24 @@ from residual_audio.errors import EngineError
 _IN_FLIGHT = 2
 """Tasks a process has: the one it is at, and the next."""
 
+_BRANCH = "forkserver"
+
 _job: list[Any] = []
 _state: list[Any] = []
+
+
+def can_branch() -> bool:
+    return _BRANCH in multiprocessing.get_all_start_methods()
+
+
+def get_ready(modules: Sequence[str]) -> None:
+    """Begin to load modules in a process apart, beside whatever is done here meanwhile; workers
+    `Where.ready` branch off it. It ends with this program."""
+    if can_branch():
+        from multiprocessing import forkserver
+
+        forkserver.set_forkserver_preload(list(modules))
+        forkserver.ensure_running()
 
 
 class LocalEngine:
@@ -29,11 +45,12 @@ class LocalEngine:
 
     def __init__(self, where: Where) -> None:
         self._processes = where.processes
+        self._start = _BRANCH if where.ready and can_branch() else "spawn"
 
     def run(self, tasks: Sequence[object], setup: Setup, work: Work) -> Iterator[TaskDone]:
         processes = min(self._processes, len(tasks))
         if processes > 1:
-            yield from _Processes(tasks, setup, work).run(processes)
+            yield from _Processes(tasks, setup, work, self._start).run(processes)
         elif tasks:
             state = setup()
             for number in range(len(tasks)):
@@ -54,8 +71,9 @@ class _SetupError(Exception):
 class _Processes:
     """Tasks in several processes; whoever dies over one is found by doing it alone."""
 
-    def __init__(self, tasks: Sequence[object], setup: Setup, work: Work) -> None:
+    def __init__(self, tasks: Sequence[object], setup: Setup, work: Work, start: str) -> None:
         self._tasks, self._setup, self._work = tasks, setup, work
+        self._context = multiprocessing.get_context(start)
         self._blamed: Counter[int] = Counter()
         """Times that processes died while a task was with them; one of several is guilty."""
         self._with_them: set[int] = set()
@@ -84,8 +102,8 @@ class _Processes:
         """Takes numbers from `left`, in processes that end with it; one that dies ends it."""
         pool = ProcessPoolExecutor(
             processes,
-            # a fork would copy the parent's threads' locks and hang
-            mp_context=multiprocessing.get_context("spawn"),
+            # never a fork of this process: it would copy the locks of its threads and hang
+            mp_context=self._context,
             initializer=_begin,
             # as bytes: what they import may take longer than a parent lives; and by value: a tensor
             # in shared memory can be taken by one worker alone

@@ -30,6 +30,8 @@ class Where:
     starves it)."""
     gpus_each: float | None = None
     """GPUs a Ray worker is given, also a fraction; None for one where the cluster has any."""
+    ready: bool = False
+    """Local workers branch off a process that has loaded what they need (`local.get_ready`)."""
 
     def __post_init__(self) -> None:
         if self.engine != "local":

@@ -157,13 +157,20 @@ def studentized_range_sf(q: float, k: int, df: int) -> float:
     times faster than adaptive integration, and as exact as is printed.
     """
     z = np.linspace(-8.5, 8.5, 171)  # spacing 0.1: the trapezoid rule is exact to rounding here
+    s, density = _scale_nodes(df)
+    gap = special.ndtr(z) - special.ndtr(z - q * s[:, None])
+    inside = k * (stats.norm.pdf(z) * gap ** (k - 1)).sum(axis=1) * 0.1
+    return float(np.clip((density * (1 - inside)).sum(), 0.0, 1.0))
+
+
+@cache  # tables compare hundreds of pairs over a handful of degrees of freedom
+def _scale_nodes(df: int) -> tuple[Array, Array]:
+    """Nodes of s = √(χ²_df / df) and its density there, times the weight of each."""
     low, high = np.sqrt(stats.chi2.ppf([1e-18, 1 - 1e-16], df) / df)
     nodes, weights = np.polynomial.legendre.leggauss(96)
     s = low + (high - low) * (nodes + 1) / 2
     density = np.exp(stats.chi2.logpdf(df * s**2, df)) * 2 * df * s * weights * (high - low) / 2
-    gap = special.ndtr(z) - special.ndtr(z - q * s[:, None])
-    inside = k * (stats.norm.pdf(z) * gap ** (k - 1)).sum(axis=1) * 0.1
-    return float(np.clip((density * (1 - inside)).sum(), 0.0, 1.0))
+    return s, density
 
 
 @cache

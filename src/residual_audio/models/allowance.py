@@ -32,10 +32,7 @@ class Allowance(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func in _FACTORIES:
-            asked = {
-                key: value for key, value in kwargs.items() if key not in ("out", "pin_memory")
-            }
-            planned = func(*args, **{**asked, "device": "meta"})
+            planned = _planned(func, args, kwargs)
             self.left -= planned.numel() * planned.element_size()
             self.n_left -= 1
             if self.left < 0 or self.n_left < 0:
@@ -44,3 +41,13 @@ class Allowance(TorchFunctionMode):
                     f"(the last tensor is {tuple(planned.shape)}): they do not belong together"
                 )
         return func(*args, **kwargs)
+
+
+def _planned(func: Any, args: Any, kwargs: dict[str, Any]) -> torch.Tensor:
+    """What would be allocated, without its memory."""
+    if func is torch.arange and not kwargs and all(isinstance(arg, int) for arg in args):
+        # without its memory, arange loads a computer algebra system: a fifth of a second
+        return torch.empty(len(range(*args)), dtype=torch.int64, device="meta")
+    asked = {key: value for key, value in kwargs.items() if key not in ("out", "pin_memory")}
+    planned: torch.Tensor = func(*args, **{**asked, "device": "meta"})
+    return planned

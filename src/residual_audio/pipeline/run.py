@@ -78,6 +78,8 @@ def run(settings: RunSettings, progress: Progress = SILENT) -> Finished:
     steps = Steps(at.out, progress)
     store_now = contents(at.out / "store", "manifest.json")
     left_out: dict[str, str] = {}
+    if settings.processes > 1 and "report" not in steps.lines:
+        work.prepare_report()
     for step in STEPS:
         if not step.wanted(at):
             continue

@@ -229,6 +229,13 @@ def write_head_atlas(at: Workshop) -> Done:
     )
 
 
+def prepare_report() -> None:
+    """Matplotlib takes a second to load, and half a core is idle in the steps before."""
+    from residual_audio.report.figures import get_ready_to_draw
+
+    get_ready_to_draw()
+
+
 def write_report(at: Workshop) -> Done:
     """Figures and the page, from the files of the other steps."""
     from residual_audio.report.figures import draw_all

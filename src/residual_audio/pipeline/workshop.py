@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,10 +33,13 @@ class Workshop:
 
     @cached_property
     def dataset(self) -> Dataset:
+        from residual_audio.data.kept_sounds import KeptSounds
         from residual_audio.data.registry import load_dataset
 
         asked = self.settings
         whole = load_dataset(asked.dataset, asked.root, **asked.data_options)
+        if whole.make is not None:
+            whole = replace(whole, make=KeptSounds(whole.make))
         return whole.select(limit=asked.limit, sample=asked.sample, seed=asked.seed)
 
     @cached_property

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from residual_audio.engine import Where, open_engine
+from residual_audio.engine.local import get_ready
 from residual_audio.errors import InputError
 from residual_audio.progress import SILENT, Progress
 from residual_audio.report import figures_ablation as ablation
@@ -124,6 +125,11 @@ DRAWINGS: tuple[Drawing, ...] = (
 FIGURES = {drawing.name: drawing for drawing in DRAWINGS}
 
 
+def get_ready_to_draw() -> None:
+    """Have what drawing needs loaded by the time that it begins, if it will be in processes."""
+    get_ready([__name__, "matplotlib.pyplot", "matplotlib.backends.backend_agg"])
+
+
 def draw_all(
     run: Path,
     names: Iterable[str] | None = None,
@@ -141,7 +147,7 @@ def draw_all(
     progress.step("drawing", len(chosen), "figures")
     written: dict[int, list[Path]] = {}
     draw = partial(_draw, run, tuple(formats))
-    with open_engine(Where(processes=processes)) as engine:
+    with open_engine(Where(processes=processes, ready=True)) as engine:
         for done in engine.run(chosen, partial(Tables, run), draw):
             if done.error is not None:
                 raise done.error

@@ -96,7 +96,9 @@ def _inner(one: Gains, other: Gains, weighed: bool) -> float:
     return total
 
 
-def _operators(one: Spectrum, other: Spectrum, changes: list[FloatArray], weighed: bool) -> float:
+def _operators(
+    one: Spectrum, other: Spectrum, changes: Sequence[FloatArray], weighed: bool
+) -> float:
     """tr(E₁' C E₂), C = 1 or the second moment of what the operators read, as both know it."""
     a, b = (np.asarray(s.basis, np.float64) for s in (one, other))
     if not len(a) or not len(b):  # coarse: one gain of everything

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 import torch
 
 from residual_audio.engine import Where, open_engine
+from residual_audio.engine.local import can_branch
 from residual_audio.errors import EngineError, InputError, StoreError
 
 
@@ -157,3 +160,20 @@ def test_tensors_reach_every_process(capfd: pytest.CaptureFixture[str]) -> None:
     found = run(list(range(6)), partial(weigh, torch.ones(4)), add, processes=3)
     assert found == {task: 4.0 + task for task in range(6)}
     assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.skipif(not can_branch(), reason="this system cannot branch processes off")
+def test_workers_that_branch_off_find_what_was_loaded_for_them() -> None:
+    """In a program of its own: the process they branch off is begun once a program."""
+    code = (
+        "import operator; from functools import partial\n"
+        "from residual_audio.engine import Where, open_engine\n"
+        "from residual_audio.engine.local import get_ready\n"
+        "get_ready(['sched'])\n"
+        "loaded = partial(eval, \"__import__('sys').modules\")\n"
+        "with open_engine(Where(processes=2, ready=True)) as engine:\n"
+        "    found = engine.run(['sched', 'tabnanny'], loaded, operator.contains)\n"
+        "    print(sorted((done.number, done.result) for done in found))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == "[(0, True), (1, False)]", done.stderr
