@@ -90,7 +90,7 @@ def _drawn(
         rows = np.repeat(split.train, times[number])
         loss = lesson.loss(terms, problem.head, rows)
         if method.chooses_few:
-            units = most_worth(loss, n, method.few)
+            units = most_worth(loss, problem.head, n, method.few)
         else:
             x = StrengthPath(loss, method.regularity).at(strength).x
             units = np.unique(owner[x != 0]).tolist()

@@ -26,6 +26,16 @@ class JointHead(nn.Module):
         """[clip, latent] → [clip, joint], not normalised."""
         raise ModelError(f"the '{self.kind}' head does not read the pooled latent")
 
+    @property
+    def first_product(self) -> nn.Linear | None:
+        """The product that the latent goes through before anything else, where there is one: what
+        is linear in the latent can be taken through it once and for all."""
+        return None
+
+    def after_product(self, product: Tensor) -> Tensor:
+        """[clip, out of the first product] → [clip, joint]."""
+        raise ModelError(f"the '{self.kind}' head does not begin with a product")
+
     def forward(self, encoded: Encoded) -> Tensor:
         return self.from_latent(encoded.latent)
 
@@ -68,8 +78,15 @@ class MLP(JointHead):
         self.linear1 = nn.Linear(d_in, d_hidden)
         self.linear2 = nn.Linear(d_hidden, d_out)
 
+    @property
+    def first_product(self) -> nn.Linear:
+        return self.linear1
+
+    def after_product(self, product: Tensor) -> Tensor:
+        return self.linear2(F.relu(product))
+
     def from_latent(self, latent: Tensor) -> Tensor:
-        return self.linear2(F.relu(self.linear1(latent)))
+        return self.after_product(self.linear1(latent))
 
 
 class GELUMLP(JointHead):
@@ -83,8 +100,15 @@ class GELUMLP(JointHead):
         self.linear1 = nn.Linear(d_in, d_hidden)
         self.linear2 = nn.Linear(d_hidden, d_out)
 
+    @property
+    def first_product(self) -> nn.Linear:
+        return self.linear1
+
+    def after_product(self, product: Tensor) -> Tensor:
+        return self.linear2(F.gelu(product))
+
     def from_latent(self, latent: Tensor) -> Tensor:
-        return self.linear2(F.gelu(self.linear1(latent)))
+        return self.after_product(self.linear1(latent))
 
 
 class UnitMLP(JointHead):
@@ -142,9 +166,15 @@ class ResidualMLP(JointHead):
         self.linear2 = nn.Linear(d_out, d_out, bias=False)
         self.layer_norm = nn.LayerNorm(d_out)
 
+    @property
+    def first_product(self) -> nn.Linear:
+        return self.linear1
+
+    def after_product(self, product: Tensor) -> Tensor:
+        return self.layer_norm(product + self.linear2(F.gelu(product)))
+
     def from_latent(self, latent: Tensor) -> Tensor:
-        e = self.linear1(latent)
-        return self.layer_norm(e + self.linear2(F.gelu(e)))
+        return self.after_product(self.linear1(latent))
 
 
 class Codebook(nn.Module):

@@ -41,7 +41,7 @@ from residual_audio.reweight.turned_solver import TurnedSolution, solve_turned, 
 
 FIRST = 0.1
 """The ridge that edits begin under, as a share of the root mean square slope at λ = 1."""
-STRONGER, WEAKER = (0.2, 0.5, 1.0, 2.0, 4.0), (0.03, 0.01)
+STRONGER, WEAKER = (0.3, 1.0, 4.0), (0.03, 0.01)
 UNJUDGED = 1.0
 """The ridge where no clip can be spared to say which."""
 LEAST = 8
@@ -80,15 +80,20 @@ class Few:
 class _Fit:
     """Edits of some clips."""
 
-    def __init__(self, loss: DirectLoss, roots: Roots, how: Few) -> None:
+    def __init__(self, loss: DirectLoss, head: JointHead, roots: Roots, how: Few) -> None:
         rows = torch.arange(len(loss.terms.base))
         self.how = how
         self.clips = TurnedClips(
             loss.terms,
-            lambda latent: loss.objective(loss.from_latent(latent), rows),
+            lambda latent: loss.objective(head.from_latent(latent), rows),
             roots,
             how.shape,
         )
+        if head.first_product is not None:
+            self.clips = self.clips.through(
+                head.first_product,
+                lambda product: loss.objective(head.after_product(product), rows),
+            )
         self.order = _worth(self.clips).argsort(descending=True, stable=True)
 
     def units(self, n: int) -> torch.Tensor:
@@ -115,9 +120,9 @@ def _worth(clips: TurnedClips) -> torch.Tensor:
     return units
 
 
-def most_worth(loss: DirectLoss, n: int, how: Few) -> list[int]:
+def most_worth(loss: DirectLoss, head: JointHead, n: int, how: Few) -> list[int]:
     """The numbers of the units that would be chosen from these clips."""
-    fit = _Fit(loss, Roots.of(loss.terms), how)
+    fit = _Fit(loss, head, Roots.of(loss.terms), how)
     return [int(unit) for unit in fit.units(n)]
 
 
@@ -130,13 +135,13 @@ def fit_few(terms: DirectTerms, head: JointHead, lesson: Lesson, how: Few) -> Se
     n, judged, agreed = how.numbers(len(terms.units))[-1], list[Judged](), None
     ridge, start = how.ridge or UNJUDGED, None
     if len(lesson.held_out) and how.ridge is None:
-        part = _Fit(lesson.loss(terms, head, lesson.train), roots, how)
+        part = _Fit(lesson.loss(terms, head, lesson.train), head, roots, how)
         chooser = lesson.chosen_by(terms, head)
         n, start, judged = _choose_number(part, chooser)
         ridge = FIRST
         if start is not None and how.agreement:
             rest = other_part(lesson.train, lesson.held_out, lesson.named_groups)
-            other = _Fit(lesson.loss(terms, head, rest), roots, how)
+            other = _Fit(lesson.loss(terms, head, rest), head, roots, how)
             agreed = _agreed((part, other), n, start, terms)
             ridge = agreed.refit
         elif start is not None:
@@ -145,7 +150,7 @@ def fit_few(terms: DirectTerms, head: JointHead, lesson: Lesson, how: Few) -> Se
     if not n:
         ones = torch.ones(terms.n_gains)
         return Settled(ones, terms, np.inf, None, tuple(judged), said)
-    every = _Fit(lesson.loss(terms, head, lesson.everyone), roots, how)
+    every = _Fit(lesson.loss(terms, head, lesson.everyone), head, roots, how)
     found = every.solve(every.units(n), ridge, start, AT_END)
     along, x = along_axes(terms, roots.plain(found.edit))
     solution = Solution(x, found.value, found.residual, found.evaluations, found.converged)

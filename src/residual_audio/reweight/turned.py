@@ -12,12 +12,13 @@ between counting all numbers alike and counting by the change of the latent.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from residual_audio.reweight.terms import DirectTerms
 from residual_audio.reweight.uncorrelated import turned
@@ -116,10 +117,20 @@ class TurnedClips:
         self._base = terms.here
         self._means = terms.means / roots.means[:, None] if len(terms.means) else terms.means
 
+    @torch.no_grad()
+    def through(self, product: nn.Linear, value: Value) -> TurnedClips:
+        """The same seen behind a product that latents go through first: `value` is a function of
+        what comes out of it, and no step has to take it again."""
+        found = copy(self)
+        found._value = value
+        found._base = product(self._base)
+        found._axes = self._axes @ product.weight.T
+        found._means = self._means @ product.weight.T
+        return found
+
     def only(self, units: Tensor) -> TurnedClips:
         """The same with these units alone, the others at 1."""
-        found = object.__new__(TurnedClips)
-        found._value, found._shape, found._base = self._value, self._shape, self._base
+        found = copy(self)
         found.units, found.width, found.roots = len(units), self.width, self.roots.at(units)
         found._amplitudes = self._amplitudes[units]
         axes = self._axes.view(self.units, self.width, -1)[units]

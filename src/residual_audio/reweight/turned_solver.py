@@ -41,15 +41,17 @@ def nearest_within(edit: TurnedEdit, bounds: Bounds, roots: Roots) -> TurnedEdit
     """The nearest edit z whose gains are within the bounds."""
     low, high = bounds.low - 1.0, bounds.high - 1.0
     means = torch.minimum(torch.maximum(edit.means, low * roots.means), high * roots.means)
-    values, axes = torch.linalg.eigh(edit.turns)
-    least, most = low * roots.units[:, None], high * roots.units[:, None]
+    # no eigenvalue is larger than the length of its matrix
+    far = edit.turns.flatten(1).norm(dim=1) > min(-low, high) * roots.units
+    if not bool(far.any()):
+        return TurnedEdit(edit.turns, means)
+    values, axes = torch.linalg.eigh(edit.turns[far])
+    least, most = low * roots.units[far, None], high * roots.units[far, None]
     cut = torch.minimum(torch.maximum(values, least), most)
     over = (cut != values).any(1)
-    if not bool(over.any()):
-        return TurnedEdit(edit.turns, means)
+    axes = axes[over]
     turns = edit.turns.clone()
-    some = axes[over]
-    turns[over] = (some * cut[over][:, None, :]) @ some.transpose(1, 2)
+    turns[far.nonzero()[over, 0]] = (axes * cut[over][:, None, :]) @ axes.transpose(1, 2)
     return TurnedEdit(turns, means)
 
 

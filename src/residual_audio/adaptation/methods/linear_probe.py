@@ -44,6 +44,10 @@ class LinearProbe(FromStore):
 
 def logistic(x: FloatArray, codes: np.ndarray, n_classes: int, pull: float) -> FloatArray:
     """Weights [d + 1, class] that minimise cross-entropy + pull/2 ‖W‖² (the bias is free)."""
+    turn = None
+    if len(x) < x.shape[1]:  # weights lie among the clips: the same problem in fewer coordinates
+        turn = np.linalg.svd(x, full_matrices=False)[2]
+        x = x @ turn.T
     inputs = torch.as_tensor(np.concatenate([x, np.ones((len(x), 1))], 1), dtype=torch.float64)
     target = torch.as_tensor(codes)
     weights = torch.zeros(inputs.shape[1], n_classes, dtype=torch.float64, requires_grad=True)
@@ -59,4 +63,5 @@ def logistic(x: FloatArray, codes: np.ndarray, n_classes: int, pull: float) -> F
         return value
 
     optimiser.step(loss)  # type: ignore[arg-type]
-    return weights.detach().numpy()
+    found = weights.detach().numpy()
+    return found if turn is None else np.concatenate([turn.T @ found[:-1], found[-1:]])
