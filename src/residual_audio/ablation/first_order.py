@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,11 +21,37 @@ from residual_audio.engine.cores import CLIPS_A_JOB, on_single_cores
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
 from residual_audio.models.encoder import Edit, Features
+from residual_audio.models.precision import prepare, products_in
 from residual_audio.passes.kept import Audio, Batches
 from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Site, Unit, UnitLike, attention_site, parse_units
 
 DIFFERENTIABLE = ("margin", "loss")
+
+
+class _Mixed(torch.autograd.Function):
+    """m v + (1 − m) r; where every m is 1 that is v, and nothing is multiplied on either way."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor, mean: Tensor | None, gone: bool) -> Tensor:
+        m = _as_wide(mask, x) if gone else None
+        ctx.save_for_backward(x, m, mean)
+        if m is None:
+            return x.view_as(x)
+        return x * m if mean is None else x * m + (1 - m) * mean
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
+        x, m, mean = ctx.saved_tensors
+        along = slope * (x if mean is None else x - mean)
+        of_mask = along.sum((1, 3)) if x.ndim == 4 else along.sum((1, 2))[:, None]
+        return slope if m is None else slope * m, of_mask, None, None
+
+
+def _as_wide(mask: Tensor, x: Tensor) -> Tensor:
+    """[clip, head or 1] beside [clip, token, head, d_head] or [clip, token, width]."""
+    return mask[:, None, :, None] if x.ndim == 4 else mask[:, None, :]
 
 
 class Masks:
@@ -50,14 +78,12 @@ class Masks:
 
     def _mix(self, site: Site, point: str, gone: list[int]) -> Callable[[Tensor], Tensor]:
         def change(x: Tensor) -> Tensor:
-            n = site.n_heads if point == "raw" else 1
-            mask = x.new_ones(len(x), n)
+            mask = x.new_ones(len(x), site.n_heads if point == "raw" else 1)
             mask[:, gone] = 0.0
             mask.requires_grad_(True)
             self.values[site, point] = mask
-            m = mask[:, None, :, None] if point == "raw" else mask[:, None, :]
             mean = self._instead.mean(site, point)
-            return x * m if mean is None else x * m + (1 - m) * mean.to(x)
+            return _Mixed.apply(x, mask, None if mean is None else mean.to(x), bool(gone))  # type: ignore[no-any-return, no-untyped-call]
 
         return change
 
@@ -105,8 +131,11 @@ def first_order_ablation(
         measured.put_after(range(len(wanted)), clips, after)
 
     start = time.perf_counter()
-    for clips, features in batches:
-        _on_cores(estimate, clips, features)
+    laid_out = prepare("float32", torch.device("cpu"))
+    for number, (clips, features) in enumerate(batches):
+        # laying weights out for both ways costs as much as it saves in one batch
+        with products_in("float32", torch.device("cpu"), laid_out) if number else nullcontext():
+            _on_cores(estimate, clips, features)
         progress.advance(len(clips))
     about = About("first-order", instead.mode, time.perf_counter() - start)
     return measured.effects([unit.name for unit in wanted], about)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from residual_audio.models.encoder import Edit, Tap
+from residual_audio.models.head_copies import HeadCopies, head_maps, run_copies
 from residual_audio.models.linear import linear
 from residual_audio.types import Site, SiteKind
 
@@ -75,11 +76,17 @@ class Block(nn.Module):
             tap("maps", attention, joined([maps for _, maps in attended if maps is not None]))
         del attended
         change = edit.get((attention, "raw"))
+        alone = tap is None and not edit.keys() & {(attention, "out"), (mlp, "out")}
+        if isinstance(change, HeadCopies) and len(raw) == 1 and alone:
+            maps = head_maps(self)
+            if maps is not None:
+                return run_copies(self, maps, x, raw, change)
         if change is not None or "raw" in points:
             heads = raw.unflatten(-1, (self.n_heads, self.d_head))
             if change is not None:
                 heads = change(heads)
                 raw = heads.flatten(-2)
+                x = x.expand(len(raw), -1, -1)  # an edit may make copies of the one clip
             if tap is not None and "raw" in points:
                 tap("raw", attention, heads)
         x = add_site(x, attention, lambda to: linear(self.proj, raw, add=to), tap, edit)

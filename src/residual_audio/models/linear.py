@@ -43,7 +43,8 @@ def linear(
             return _FUSED.binary(x, add, weight, layer.bias, "add")
         return _FUSED(x, weight, layer.bias, "gelu" if gelu else "none", [], "none")
     if torch.is_grad_enabled() and _is_frozen(layer) and _has_kernels(x):
-        out = _Frozen.apply(x, layer.weight, layer.bias)  # type: ignore[no-untyped-call]
+        out = _Frozen.apply(x, layer, None if gelu else add)  # type: ignore[no-untyped-call]
+        add = None
     else:
         out = layer(x)
     if add is not None:
@@ -55,15 +56,16 @@ class _Frozen(torch.autograd.Function):
     """A product whose weights do not learn: the gradient of its input is all there is."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.weight = weight
-        out: Tensor = _FUSED(x, weight, bias, "none", [], "none")
-        return out
+    def forward(ctx: Any, x: Tensor, layer: nn.Linear, add: Tensor | None) -> Tensor:
+        ctx.layer, ctx.added = layer, add is not None
+        return linear(layer, x, add=add)  # no gradients are asked for in here
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
-        return _FUSED(slope.contiguous(), ctx.weight.T, None, "none", [], "none"), None, None
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, Tensor | None]:
+        # as fast with the weights as they lie as with any other layout
+        out = _FUSED(slope.contiguous(), ctx.layer.weight.T, None, "none", [], "none")
+        return out, None, slope if ctx.added else None
 
 
 def _in_half(
@@ -88,7 +90,7 @@ def _ready(
 ) -> tuple[Tensor, Tensor | None]:
     """Weight and bias of this type, and in the kernels' own layout if asked; once a run. With
     gradients they are made anew, so that these reach the layer."""
-    made_of = (kind, packed, *_version(layer.weight), *_version(layer.bias))
+    made_of = (kind, packed, *version(layer.weight), *version(layer.bias))
     known = None if torch.is_grad_enabled() else now.ready.get(layer)
     if known is not None and known[0] == made_of:
         return known[1], known[2]
@@ -100,7 +102,7 @@ def _ready(
     return weight, bias
 
 
-def _version(x: Tensor | None) -> tuple[int, int]:
+def version(x: Tensor | None) -> tuple[int, int]:
     """Changes with every change of the tensor that torch sees."""
     return (0, 0) if x is None else (x.data_ptr(), 0 if x.is_inference() else x._version)
 

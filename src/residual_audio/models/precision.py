@@ -33,6 +33,8 @@ class Products:
         default_factory=dict
     )
     """Layer → what they were made of, and weight and bias as kernels read them."""
+    maps: dict[nn.Module, tuple[tuple[object, ...], object]] = field(default_factory=dict)
+    """Block → what they were made of, and products of its weights that a run asks for again."""
 
 
 _PRODUCTS: ContextVar[Products | None] = ContextVar("products", default=None)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from residual_audio.models.encoder import Edit
+from residual_audio.models.head_copies import HeadCopies
 from residual_audio.types import Site, Unit, attention_site
 
 Values = Mapping[tuple[Site, str], Tensor]
@@ -66,9 +67,10 @@ def fan_out(changes: Sequence[Swap], sites: Sequence[Site], instead: Instead) ->
             value = value.unflatten(0, (-1, site.n_heads)) if value.ndim == 2 else value
             value = value[:, heads].transpose(0, 1)  # place (token or 1) d_head
         where = _where(changes, copies, site.stage)
-        edit[site, "raw"] = _replace(len(changes), copies, heads, value, where)
-        # asks for the site's output on its own, so that it may be larger than the stream it joins
-        edit[site, "out"] = _unchanged
+        if copies == list(range(len(changes))):
+            edit[site, "raw"] = HeadCopies(tuple(heads), value, where)
+        else:
+            edit[site, "raw"] = _replace(len(changes), copies, heads, value, where)
     for site, rows in out.items():
         where = _where(changes, rows, site.stage)
         edit[site, "out"] = _replace(len(changes), rows, None, instead(site, "out"), where)
@@ -83,10 +85,6 @@ def _where(changes: Sequence[Swap], copies: Sequence[int], stage: int) -> Tensor
         return None
     everywhere = torch.ones_like(given[0])
     return torch.stack([everywhere if m is None else m[stage] for m in masks])[..., None]
-
-
-def _unchanged(x: Tensor) -> Tensor:
-    return x
 
 
 def _replace(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
+from residual_audio.models.precision import products_in
 from residual_audio.passes.fan_out import Swap, fan_out, plan_blocks
 from residual_audio.patching.exchanges import Exchanges
 from residual_audio.patching.held import HeldPass, MeasuredExchanges, TokenMasks, measured
@@ -17,6 +18,13 @@ AT_ONCE = 32
 
 @torch.no_grad()
 def run_exact(
+    given: Exchanges, numbers: Sequence[int], rows: Sequence[int], targets: Sequence[Target]
+) -> MeasuredExchanges:
+    with products_in("float32", torch.device("cpu")):  # weights are laid out once for all passes
+        return _rerun(given, numbers, rows, targets)
+
+
+def _rerun(
     given: Exchanges, numbers: Sequence[int], rows: Sequence[int], targets: Sequence[Target]
 ) -> MeasuredExchanges:
     sites = given.model.encoder.sites

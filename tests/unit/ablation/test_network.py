@@ -13,9 +13,18 @@ from torch import Tensor, nn
 from residual_audio.ablation.effects import by_class, summary
 from residual_audio.ablation.exact import exact_ablation
 from residual_audio.ablation.first_order import first_order_ablation
-from residual_audio.ablation.removal import Means, Replacement, reference_means, remove
+from residual_audio.ablation.removal import (
+    Means,
+    Replacement,
+    reference_means,
+    removal,
+    remove,
+)
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
+from residual_audio.models.encoder import States
+from residual_audio.models.head_copies import head_maps
+from residual_audio.models.precision import products_in
 from residual_audio.types import parse_unit, units_of
 
 N_CLIPS, N_CLASSES = 5, 4
@@ -110,6 +119,24 @@ def test_resample_with_a_single_clip_is_refused(model, features, judge):
         exact_ablation(
             model, [(torch.tensor([0]), features[:1])], judge, [unit], Replacement("resample")
         )
+
+
+@pytest.mark.parametrize("mode", ["zero", "mean"])
+def test_a_head_taken_out_inside_a_run_is_the_block_without_it(model, features, mode):
+    """The short way through the block (one head's columns alone) against the long one."""
+    sites = model.encoder.sites
+    instead = Replacement(mode, reference_means(model, batches(features)))
+    for block in range(8):
+        units = [unit for unit in units_of(sites, "head") if unit.block == block]
+        keep = States(sites, {block})
+        with torch.no_grad():
+            model.encoder.encode(features[:1], tap=keep)
+            edit = removal(units, sites, instead)
+            long = model.encoder.encode(None, edit=edit, start=keep.states[block])
+            with products_in("float32", torch.device("cpu")):
+                assert head_maps(model.encoder.block(sites[2 * block])) is not None
+                short = model.encoder.encode(None, edit=edit, start=keep.states[block])
+        torch.testing.assert_close(short.latent, long.latent, atol=2e-5, rtol=1e-5)
 
 
 def test_means_are_of_the_space_they_replace(model, features):

@@ -207,12 +207,12 @@ def test_two_fits_give_the_same_bits(terms, head, lesson):
 
 def test_units_are_taken_in_one_order_by_how_steeply_the_loss_falls(terms, head, lesson):
     loss = lesson.loss(terms, head, lesson.everyone)
-    taken = [few_units.most_worth(loss, n, Few()) for n in (1, 2, 3, 4)]
+    taken = [few_units.most_worth(loss, head, n, Few()) for n in (1, 2, 3, 4)]
     for fewer, more in pairwise(taken):
         assert set(fewer) < set(more)
     # along given axes the slope is that of the loss in its gains
     steepness = np.bincount(terms.owner(), loss(np.zeros(terms.n_gains))[1] ** 2)
-    assert few_units.most_worth(loss, 1, Few(shape="diagonal")) == [int(steepness.argmax())]
+    assert few_units.most_worth(loss, head, 1, Few(shape="diagonal")) == [int(steepness.argmax())]
 
 
 def test_a_stronger_ridge_makes_a_smaller_edit_and_parts_that_agree(terms, head, lesson):
