@@ -41,8 +41,9 @@ def nearest_within(edit: TurnedEdit, bounds: Bounds, roots: Roots) -> TurnedEdit
     """The nearest edit z whose gains are within the bounds."""
     low, high = bounds.low - 1.0, bounds.high - 1.0
     means = torch.minimum(torch.maximum(edit.means, low * roots.means), high * roots.means)
-    # no eigenvalue is larger than the length of its matrix
-    far = edit.turns.flatten(1).norm(dim=1) > min(-low, high) * roots.units
+    # no eigenvalue is larger than the length of its matrix, or than the largest sum of a row
+    largest = torch.minimum(edit.turns.flatten(1).norm(dim=1), edit.turns.abs().sum(2).amax(1))
+    far = largest > min(-low, high) * roots.units
     if not bool(far.any()):
         return TurnedEdit(edit.turns, means)
     values, axes = torch.linalg.eigh(edit.turns[far])
