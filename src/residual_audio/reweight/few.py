@@ -46,7 +46,7 @@ UNJUDGED = 1.0
 """The ridge where no clip can be spared to say which."""
 LEAST = 8
 """So many units may always move: of three heads a share is none."""
-ON_THE_WAY, AT_END = Stopping(2e-2, 200, descent=2e-3), Stopping(5e-3, 600, descent=1e-4)
+ON_THE_WAY, AT_END = Stopping(2e-2, 200, descent=2e-3), Stopping(5e-3, 2000, descent=1e-4)
 
 
 @dataclass(frozen=True)
