@@ -9,7 +9,7 @@
 set -euo pipefail
 parts=${1:?how many parts?}
 : "${OUT:?the folder of the run}" "${DATA:=-d synthetic}" "${MODEL:=nano}"
-extract="residual-audio extract -m $MODEL $DATA --out $OUT --quiet"
+extract="residual-audio extract -m $(printf %q "$MODEL") $DATA --out $(printf %q "$OUT") --quiet"
 accept="|| test \$? = 3"
 
 plan=$(sbatch --parsable --job-name plan --cpus-per-task 2 --wrap "$extract --plan")
