@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
-from residual_audio.direct.contributions import Captured
+from residual_audio.direct.contributions import Captured, Contributions
+from residual_audio.judge.answers import Judge
+from residual_audio.models.joint import JointHead
+from residual_audio.reweight.keep_in_place import Reference
 from residual_audio.types import Site
 
 SLOTS = {0: 4, 1: 1}
@@ -55,3 +59,16 @@ def two_stages(labels: np.ndarray, d: int, seed: int = 0) -> Captured:
         latent = latent + np.einsum("nhsa,haw,swd->nd", pools, w_out, maps[site.stage])
         latent = latent + constant(site.stage, b_out)
     return Captured(SITES, arrays | {"embedding/latent": latent.astype(np.float32)}, operators)
+
+
+def other_clips(head: JointHead, labels: np.ndarray, d: int) -> Reference:
+    """Clips that a model gives five right answers about, every second of them to fit by."""
+    other = Contributions(two_stages(labels, d, seed=0))
+    with torch.no_grad():
+        answers = head.from_latent(torch.from_numpy(np.asarray(other.latent)))
+    source = torch.Generator().manual_seed(1)
+    texts = torch.nn.functional.normalize(torch.randn(5, answers.shape[1], generator=source))
+    positive = torch.nn.functional.one_hot((answers @ texts.T).argmax(1), 5).bool()
+    rows = np.arange(len(labels))
+    groups = [str(i) for i in rows]
+    return Reference("other", other, Judge(texts, positive, 10.0), rows[::2], rows[1::2], groups)

@@ -104,7 +104,8 @@ def greedy_order_direct(
         leaf = latent.clone().requires_grad_(True)
         margin = judge.measure(from_latent(leaf), clips, from_latent(leaf.detach()))["margin"]
         (slope,) = torch.autograd.grad(margin.sum(), leaf)
-        cost = np.einsum("cud,cd->u", parts[:, left], slope.numpy())
+        # of all units, also of those that are gone: to pick the others out is to copy them
+        cost = (parts @ slope.numpy()[..., None])[..., 0].sum(0)[left]
         chosen = left[np.argsort(cost, kind="stable")[:step]]
         order += chosen.tolist()
         latent = latent - torch.from_numpy(parts[:, chosen].sum(1))

@@ -8,7 +8,7 @@ at m = 1. Removing the unit (m = 0) then changes the measure by about −∂/∂
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -17,12 +17,12 @@ from torch import Tensor
 
 from residual_audio.ablation.effects import About, Effects, Measured
 from residual_audio.ablation.removal import ZERO, Replacement
-from residual_audio.engine.cores import CLIPS_A_JOB, on_single_cores
 from residual_audio.errors import InputError
 from residual_audio.judge.answers import Judge
 from residual_audio.models.encoder import Edit, Features
 from residual_audio.models.precision import prepare, products_in
 from residual_audio.passes.kept import Audio, Batches
+from residual_audio.passes.shares import on_cores
 from residual_audio.progress import SILENT, Progress
 from residual_audio.types import Site, Unit, UnitLike, attention_site, parse_units
 
@@ -112,7 +112,9 @@ def first_order_ablation(
     _check(measures, instead)
     sites = model.encoder.sites
     wanted = parse_units(units, sites)
-    places = [_places(unit, sites) for unit in wanted]
+    own = [_places(unit, sites) for unit in wanted]
+    places = [place for of_unit in own for place in of_unit]
+    owner = torch.repeat_interleave(torch.tensor([len(of_unit) for of_unit in own]))
     measured = Measured.empty(measures, len(wanted), len(judge))
 
     def estimate(clips: Tensor, features: Features) -> None:
@@ -125,8 +127,10 @@ def first_order_ablation(
         after = {}
         for i, measure in enumerate(measures):
             slopes = masks.gradients(sums[measure], keep=i + 1 < len(measures))
-            rows = [torch.stack([slopes[key][:, c] for key, c in own]).sum(0) for own in places]
-            after[measure] = found[measure] - torch.stack(rows)  # unit clip
+            by_column = torch.cat([slope.T for slope in slopes.values()])  # column clip
+            rows = by_column.new_zeros(len(wanted), len(clips))
+            rows.index_add_(0, owner, by_column[_columns(slopes, places)])
+            after[measure] = found[measure] - rows  # unit clip
         measured.put_before(clips, found)
         measured.put_after(range(len(wanted)), clips, after)
 
@@ -135,28 +139,21 @@ def first_order_ablation(
     for number, (clips, features) in enumerate(batches):
         # laying weights out for both ways costs as much as it saves in one batch
         with products_in("float32", torch.device("cpu"), laid_out) if number else nullcontext():
-            _on_cores(estimate, clips, features)
+            on_cores(estimate, clips, features)
         progress.advance(len(clips))
     about = About("first-order", instead.mode, time.perf_counter() - start)
     return measured.effects([unit.name for unit in wanted], about)
 
 
-def _on_cores(work: Callable[[Tensor, Features], None], clips: Tensor, features: Features) -> None:
-    """On a CPU every core has a few clips to itself, there and back."""
-    tensors = features if isinstance(features, tuple) else (features,)
-    if tensors[0].device.type != "cpu":
-        work(clips, features)
-        return
-    size = max(1, min(CLIPS_A_JOB, len(clips) // torch.get_num_threads()))
-    starts = range(0, len(clips), size)
-
-    def take(numbers: Iterator[int]) -> None:
-        for number in numbers:
-            part = slice(starts[number], starts[number] + size)
-            some = tuple(t[part] for t in tensors)
-            work(clips[part], some if isinstance(features, tuple) else some[0])  # type: ignore[arg-type]
-
-    on_single_cores(take, len(starts))
+def _columns(
+    slopes: Mapping[tuple[Site, str], Tensor], places: Sequence[tuple[tuple[Site, str], int]]
+) -> list[int]:
+    """Where each place is when the columns of all slopes stand in a row."""
+    before, first = 0, {}
+    for key, slope in slopes.items():
+        first[key] = before
+        before += slope.shape[1]
+    return [first[key] + column for key, column in places]
 
 
 def _check(measures: Sequence[str], instead: Replacement) -> None:

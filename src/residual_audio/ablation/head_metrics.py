@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from residual_audio.ablation.interventions import Interventions
+from residual_audio.direct.contributions import Contributions
 from residual_audio.direct.joint_arrays import joint_of
 from residual_audio.metrics.estimators import of_spectrum
 from residual_audio.metrics.separability import class_codes, fisher
 from residual_audio.metrics.spectra import eigenspectrum
-from residual_audio.types import FloatArray
+from residual_audio.types import FloatArray, Head
 
 
 def head_metrics(given: Interventions) -> dict[str, FloatArray]:
@@ -48,10 +49,21 @@ def _direct_metrics(given: Interventions) -> dict[str, FloatArray]:
         for head in site.heads:
             own = parts.head(head).astype(np.float64)
             centred = own - own.mean(0)
-            joint = centred @ step
+            joint = _carried(parts, head, step) if _is_thin(parts, head) else centred @ step
             whole = float((joint**2).sum())
             inside = float(((joint @ span.T) ** 2).sum())
             found["direct_norm"].append(float(np.linalg.norm(own, axis=1).mean()))
             found["direct_spread"].append(float(np.sqrt((centred**2).sum(1).mean())))
             found["text_alignment"].append(inside / whole if whole > 0 else 0.0)
     return {name: np.array(values) for name, values in found.items()}
+
+
+def _is_thin(parts: Contributions, head: Head) -> bool:
+    """Whether a head's pools hold fewer values than its contribution."""
+    return parts.pools(head).shape[1] < parts.latent.shape[1]
+
+
+def _carried(parts: Contributions, head: Head, step: FloatArray) -> FloatArray:
+    """The contribution about its mean, in the joint space: pools times (operator times step)."""
+    pools = parts.pools(head).astype(np.float64)
+    return (pools - pools.mean(0)) @ (parts.operator(head).astype(np.float64) @ step)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from residual_audio.errors import InputError
-from residual_audio.models.encoder import Edit
+from residual_audio.models.encoder import Constant, Edit
 from residual_audio.passes.fan_out import Swap, Values, fan_out
 from residual_audio.passes.kept import Audio, Batches
 from residual_audio.types import Site, UnitLike, attention_site, parse_unit
@@ -118,7 +118,8 @@ def remove(unit: UnitLike, sites: Sequence[Site], instead: Replacement = ZERO) -
     for site, heads in by_site.items():
         edit[site, "raw"] = _without_heads(heads, instead.mean(site, "raw"))
     for site in found.sites:
-        edit[site, "out"] = _without(instead.mean(site, "out"))
+        mean = instead.mean(site, "out")
+        edit[site, "out"] = Constant(0.0 if mean is None else mean)
     return edit
 
 
@@ -129,7 +130,3 @@ def _without_heads(heads: list[int], mean: Tensor | None) -> Callable[[Tensor], 
         return x
 
     return change
-
-
-def _without(mean: Tensor | None) -> Callable[[Tensor], Tensor]:
-    return lambda x: torch.zeros_like(x) + (0.0 if mean is None else mean)

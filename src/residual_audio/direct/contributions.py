@@ -60,6 +60,7 @@ class Contributions(Mapping[str, FloatArray]):
         self._keep = keep
         self._pools: dict[Site, FloatArray] = {}
         self._operators: dict[Head, FloatArray] = {}
+        self._wide: dict[Head, FloatArray] = {}
         self.sites = source.sites
         # read first: a source without the direct path says so here
         self._weights = {s: self._array(f"direct/weights/s{s}") for s in stages_of(self.sites)}
@@ -137,7 +138,15 @@ class Contributions(Mapping[str, FloatArray]):
     def head(self, head: Head | str) -> FloatArray:
         """[clip, latent]: pools times operator, without the bias of the projection."""
         found = self._find(head)
-        return self.pools(found) @ self.operator(found)
+        known = self._wide.get(found)
+        if known is not None:
+            return known.copy()
+        pools = self.pools(found)
+        own = pools @ self.operator(found)
+        # no more than what it is made of, and far more work: curves ask for it again and again
+        if self._keep and own.shape[1] <= pools.shape[1]:
+            self._wide[found] = own.copy()
+        return own
 
     def site(self, site: Site | str) -> FloatArray:
         """[clip, latent]: an MLP, or all heads of an attention with its bias."""

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from residual_audio.models.encoder import Edit, Tap
+from residual_audio.models.encoder import Constant, Edit, Tap
+from residual_audio.models.frozen_mlp import FrozenMLP, can_be_frozen
 from residual_audio.models.head_copies import HeadCopies, head_maps, run_copies
 from residual_audio.models.linear import linear
 from residual_audio.types import Site, SiteKind
@@ -68,6 +69,10 @@ class Block(nn.Module):
     def forward(self, x: Tensor, attention: Site, mlp: Site, tap: Tap | None, edit: Edit) -> Tensor:
         """Stream in → stream out."""
         points = tap.points if tap is not None else frozenset[str]()
+        instead = edit.get((attention, "out"))
+        if isinstance(instead, Constant) and tap is None and (attention, "raw") not in edit:
+            x = x + instead.value
+            return add_site(x, mlp, lambda to: self._mlp(x, to is not None), tap, edit)
         if tap is not None and "stream" in points:
             tap("stream", attention, x)
         attended = [self.attend(self.norm1(part), "maps" in points) for part in self._parts(x)]
@@ -102,6 +107,9 @@ class Block(nn.Module):
 
     def _mlp(self, x: Tensor, added: bool) -> Tensor:
         """What the MLP adds to the stream, or the stream with it added."""
+        if can_be_frozen(self, x):
+            tokens: Tensor = FrozenMLP.apply(x.flatten(0, 1), self, added)  # type: ignore[no-untyped-call]
+            return tokens.view_as(x)
         parts = []
         on_cpu = x.device.type == "cpu" and not torch.jit.is_tracing()
         for part in x.flatten(0, 1).split(TOKENS_AT_ONCE) if on_cpu else self._parts(x):
@@ -125,6 +133,8 @@ def add_site(
     tapped = tap is not None and "out" in tap.points
     if change is None and not tapped:
         return out_of(x)
+    if isinstance(change, Constant) and not tapped:
+        return x + change.value
     out = out_of(None)
     if change is not None:
         out = change(out)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from residual_audio.errors import InputError
@@ -35,6 +36,17 @@ clips are longer than the window [clip]."""
 
 Edit = Mapping[tuple[Site, str], Callable[[Tensor], Tensor]]
 """(site, `raw` or `out`) → a function of the tensor there; gradients flow through it."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """An edit that puts one value wherever anything was: a block does not work out what it takes
+    the place of, where nobody else asks for it."""
+
+    value: Tensor | float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x) + self.value
 
 
 class Tap(Protocol):

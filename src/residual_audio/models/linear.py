@@ -42,7 +42,7 @@ def linear(
         if add is not None:
             return _FUSED.binary(x, add, weight, layer.bias, "add")
         return _FUSED(x, weight, layer.bias, "gelu" if gelu else "none", [], "none")
-    if torch.is_grad_enabled() and _is_frozen(layer) and _has_kernels(x):
+    if torch.is_grad_enabled() and is_frozen(layer, x):
         out = _Frozen.apply(x, layer, None if gelu else add)  # type: ignore[no-untyped-call]
         add = None
     else:
@@ -63,9 +63,15 @@ class _Frozen(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, Tensor | None]:
-        # as fast with the weights as they lie as with any other layout
-        out = _FUSED(slope.contiguous(), ctx.layer.weight.T, None, "none", [], "none")
+        out = backwards(ctx.layer, slope.contiguous())
         return out, None, slope if ctx.added else None
+
+
+def backwards(layer: nn.Linear, slope: Tensor) -> Tensor:
+    """The gradient of what went into a layer that is frozen, from that of what came out."""
+    # as fast with the weights as they lie as with any other layout
+    found: Tensor = _FUSED(slope, layer.weight.T, None, "none", [], "none")
+    return found
 
 
 def _in_half(
@@ -111,10 +117,11 @@ def _has_bf16() -> bool:
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def _is_frozen(layer: nn.Linear) -> bool:
-    """Nothing of it learns, and nothing was put around it."""
+def is_frozen(layer: nn.Linear, x: Tensor) -> bool:
+    """Nothing of it learns, nothing was put around it, and there are kernels for it both ways."""
     learns = [p.requires_grad for p in (layer.weight, layer.bias) if p is not None]
-    return type(layer) is nn.Linear and not any(learns) and not torch.jit.is_tracing()
+    plain = type(layer) is nn.Linear and not any(learns) and not torch.jit.is_tracing()
+    return plain and _has_kernels(x)
 
 
 def _can_fuse(x: Tensor) -> bool:
