@@ -62,7 +62,8 @@ class AdaptSettings:
     keep: tuple[str, ...] = ()
     """Reference runs (`RUN`, folds of it: `RUN#1,2`, or `synthetic`): every row says what it costs
     there, and the methods that hold them in place are added."""
-    max_loss: float = 0.03
+    max_loss: float | None = None
+    """Share of right answers that may be lost there; None: 0.03."""
     cost: tuple[str, ...] = ()
     """Runs that nothing holds in place: what every row costs is said of these, if there are any."""
     draws: int = 0
@@ -71,6 +72,10 @@ class AdaptSettings:
     allow_missing: bool = False
     name: str | None = None
     """What the tables are named after; None: `adapted`, or a name of its own for a part."""
+
+    def __post_init__(self) -> None:
+        if self.max_loss is not None and not self.keep:
+            raise InputError("what may be lost is of reference runs: name some to keep")
 
 
 @dataclass

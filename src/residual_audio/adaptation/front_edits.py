@@ -20,13 +20,12 @@ from residual_audio.adaptation.methods.low_rank import LoRA
 from residual_audio.adaptation.methods.residual import ResiDual
 from residual_audio.adaptation.methods.ridge import Ridge
 from residual_audio.adaptation.problem import Problem
-from residual_audio.adaptation.references import references_of
 from residual_audio.reweight.edit_size import edit_size
 from residual_audio.reweight.few import FIRST
-from residual_audio.reweight.fitting import HELD_RIDGE, HoldPath
 from residual_audio.reweight.gains import blend
-from residual_audio.reweight.keep_in_place import held_in
-from residual_audio.reweight.path import StrengthPath
+from residual_audio.reweight.held_few import held_edits
+from residual_audio.reweight.keep_in_place import drifts, held_in
+from residual_audio.reweight.turned import Roots, along_axes
 from residual_audio.types import Gains
 
 BLENDS = (0.1, 0.25, 0.5, 0.75, 1.0)
@@ -60,21 +59,24 @@ def edit_of_gains(gains: Gains) -> FrontEdit:
     return FrontEdit(by_gains(gains), size["energy"], size["distance"], moved)
 
 
-def held(keep: Sequence[str]) -> FrontFamily:
-    """Gains without bounds, the references held more and more loosely."""
+def held(name: str, method: ResiDual) -> FrontFamily:
+    """Gains under references that are held more and more loosely."""
 
     def edits(problem: Problem, split: Split) -> dict[float, FrontEdit]:
-        method = ResiDual(keep=tuple(keep))
-        terms, start = method.learned(problem, split)
-        loss = lesson_of(problem, split).loss(terms, problem.head, split.train)
-        here = held_in(references_of(keep, problem), terms, problem.head)
-        path = StrengthPath(loss, method.regularity, start=start)
-        return {
-            hold: edit_of_gains(terms.gains(torch.from_numpy(1.0 + x).float(), problem.about))
-            for hold, x in HoldPath(path, method.regularity, HELD_RIDGE, here, method.hold)
-        }
+        terms = method.terms(problem, split)
+        few, lesson = method.few_of(problem, terms), lesson_of(problem, split)
+        roots = Roots.of(terms.at(split.train))
+        keep, loss = method.kept(problem), lesson.loss(terms, problem.head, split.train)
+        here = held_in(keep.references, terms, problem.head)
+        fit = few.fit(loss, problem.head, roots, drifts(here, keep.hold, everyone=False))
+        units, out = fit.units(few.numbers(len(terms.units))[-1]), dict[float, FrontEdit]()
+        for hold, edit in held_edits(fit, units, FIRST):
+            along, x = along_axes(terms, roots.plain(edit))
+            gains = along.gains(torch.from_numpy(1.0 + x).float(), problem.about)
+            out[hold] = edit_of_gains(gains)
+        return dict(reversed(out.items()))
 
-    return FrontFamily("references held", edits)
+    return FrontFamily(name, edits)
 
 
 def bounded() -> FrontFamily:
@@ -133,7 +135,8 @@ def low_rank(method: LoRA) -> FrontFamily:
 def families(keep: Sequence[str], network: bool = False) -> list[FrontFamily]:
     """What the front shows; `network`: also what runs the encoder."""
     found = [
-        held(keep),
+        held("references held", ResiDual(keep=tuple(keep))),
+        held("references held, within bounds", ResiDual(keep=tuple(keep), bounds=(0.0, 4.0))),
         bounded(),
         blended("unbounded", ResiDual(unbounded=True)),
         blended("few heads", ResiDual()),

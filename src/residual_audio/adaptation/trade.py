@@ -38,13 +38,18 @@ class TradePoint(TypedDict):
 
 
 def trade(
-    problem: Problem, folds: Folds, how: Division | None = None, progress: Progress = SILENT
+    problem: Problem,
+    folds: Folds,
+    bounds: tuple[float, float] | None = None,
+    how: Division | None = None,
+    progress: Progress = SILENT,
 ) -> list[TradePoint]:
-    """Every share of the units under every ridge, on all folds."""
+    """Every share of the units under every ridge, on all folds; without `bounds`, readable ones."""
     grid = {f"{s:g}-{r:g}": (s, r) for s in SHARES for r in RIDGES}
     entries = [Entry(REFERENCE, REFERENCE, "reference", ZeroShot())]
     for key, (share, ridge) in grid.items():
-        entries.append(Entry(key, key, "residual", ResiDual(share=share, ridge=ridge)))
+        method = ResiDual(share=share, ridge=ridge, bounds=bounds)
+        entries.append(Entry(key, key, "residual", method))
     how = Division() if how is None else how
     outcomes = compare(problem, folds, entries, seeds=(how.seed,), how=how, progress=progress)
     rows = verdicts(problem, folds, outcomes, seed=how.seed)

@@ -49,7 +49,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "reweight fit": ("reweight fit runs/mine --path network --root my-sounds --out gains",),
     "reweight front": ("reweight front runs/mine --keep runs/reference",),
-    "reweight trade": ("reweight trade runs/mine",),
+    "reweight trade": ("reweight trade runs/mine", "reweight trade runs/mine --bounds -1,4"),
     "reweight protocol": (
         "reweight protocol paolini runs/esc50 --root ESC-50",
         "reweight protocol arcioni runs/tinysol --root TinySOL --n 200",

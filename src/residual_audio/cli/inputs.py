@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from residual_audio.cli import options
 from residual_audio.cli.output import say
+from residual_audio.errors import InputError
 
 if TYPE_CHECKING:
     from residual_audio.data.base import Dataset
@@ -87,3 +88,14 @@ def given_run(run: Path, root: Path | None = None, data_option: list[str] | None
     from residual_audio.surface.runs import Run
 
     return Run(run, root=root, options=options.parse_data_options(data_option))
+
+
+def given_bounds(text: str | None) -> tuple[float, float] | None:
+    """Least and largest gain, as `0,4` or `0,inf`."""
+    if not text:
+        return None
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(f"'{text}' are no bounds: give two numbers, like 0,4 or 0,inf") from error
+    return low, high

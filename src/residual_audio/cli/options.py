@@ -158,7 +158,10 @@ Keep_ = Annotated[
     ),
 ]
 MaxLoss = Annotated[
-    float, typer.Option("--max-loss", min=0.0, help="Share of right answers that --keep may lose.")
+    float | None,
+    typer.Option(
+        "--max-loss", min=0.0, help="Share of right answers that --keep may lose. Without it: 0.03."
+    ),
 ]
 Components_ = Annotated[
     str,

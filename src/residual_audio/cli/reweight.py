@@ -10,7 +10,7 @@ import typer
 
 from residual_audio.cli import options, reweight_protocol, reweight_studies
 from residual_audio.cli.groups import Group
-from residual_audio.cli.inputs import given_run
+from residual_audio.cli.inputs import given_bounds, given_run
 from residual_audio.cli.output import print_json, print_table, say, show_table
 from residual_audio.cli.terminal import watching
 
@@ -48,7 +48,7 @@ def compare(
     ] = "",
     by: options.AnswersBy = None,
     keep: options.Keep_ = None,
-    max_loss: options.MaxLoss = 0.03,
+    max_loss: options.MaxLoss = None,
     cost: Annotated[
         list[str] | None,
         typer.Option("--cost", help="Run (or folds: RUN#4) to say the cost on; nothing is held."),
@@ -186,21 +186,30 @@ def fit(
         ),
     ] = None,
     share: Annotated[
-        float, typer.Option("--share", help="Of all heads, at most so many move (few).")
-    ] = 0.32,
+        float | None,
+        typer.Option(
+            "--share",
+            help="Of all heads, at most so many move (few). Without it: 0.32; all with --keep.",
+        ),
+    ] = None,
     agree: Annotated[
-        float,
-        typer.Option("--agree", help="Cosine that edits of two parts of the clips are to have."),
-    ] = 0.9,
+        float | None,
+        typer.Option(
+            "--agree",
+            help="Cosine that edits of two parts of the clips are to have. Without it: 0.9.",
+        ),
+    ] = None,
     unbounded: Annotated[
         bool, typer.Option("--unbounded", help="No bounds, ridge: a classifier in the heads.")
     ] = False,
     keep: options.Keep_ = None,
-    max_loss: options.MaxLoss = 0.03,
+    max_loss: options.MaxLoss = None,
     hold: Annotated[
-        Literal["answers", "embeddings"],
-        typer.Option("--hold", help="What of the reference clips is held in place."),
-    ] = "answers",
+        Literal["answers", "embeddings"] | None,
+        typer.Option(
+            "--hold", help="What of the clips of --keep is held in place. Without it: answers."
+        ),
+    ] = None,
     blended: Annotated[
         float, typer.Option("--blend", min=0.0, max=1.0, help="Write gains this far from 1.")
     ] = 1.0,
@@ -251,7 +260,7 @@ def fit(
         objective=objective,
         path=path,
         axes=axes,
-        bounds=_bounds(bounds) if bounds else None,
+        bounds=given_bounds(bounds),
         penalty=penalty,
         share=share,
         agreement=agree,
@@ -260,7 +269,7 @@ def fit(
         max_loss=max_loss,
         hold=hold,
         settings=replace(NETWORK, epochs=epochs) if epochs else None,
-        rates=(learning_rate,) if learning_rate else RATES,
+        rates=(learning_rate,) if learning_rate else (RATES if path == "network" else ()),
     )
     given = given_run(run, root, data_option)
     captions = _by_captions(by, given)
@@ -294,17 +303,6 @@ def fit(
         f"{size['moved']:,} of {n_gains(found):,} gains moved, in {size['units_moved']} of "
         f"{size['units']} units; {written}"
     )
-
-
-def _bounds(text: str) -> tuple[float, float]:
-    from residual_audio.errors import InputError
-
-    parts = text.split(",")
-    try:
-        low, high = (float(part) for part in parts)
-    except ValueError as error:
-        raise InputError(f"'{text}' are no bounds: give two numbers, like 0,4 or 0,inf") from error
-    return low, high
 
 
 def _by_captions(by: str | None, run: Run) -> bool:
@@ -348,6 +346,12 @@ def _learned(notes: Mapping[str, object], measure: str = "top-1") -> str:
         if "held_out_loss" in notes:
             return f"held-out loss {notes['held_out_loss']:.3f} after {notes['epochs']} epochs"
         return "no clip was held out to judge by"
+    if notes.get("hold") == float("inf"):
+        return (
+            f"nothing moved: no hold keeps what changes on the references surely within --max-loss "
+            f"and helps here; held-out {measure} stays at {before:.1%}. More reference clips, or a "
+            "larger --max-loss, leave more room"
+        )
     if notes.get("strength") == float("inf"):
         return f"nothing was learned: held-out {measure} stays at {before:.1%}, all gains are 1"
     return (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from residual_audio.cli import options
-from residual_audio.cli.inputs import given_run
+from residual_audio.cli.inputs import given_bounds, given_run
 from residual_audio.cli.output import print_json, print_table, say, show_table
 from residual_audio.cli.terminal import watching
 from residual_audio.errors import InputError
@@ -63,6 +63,10 @@ def front(
 
 def trade(
     run: options.Run,
+    bounds: Annotated[
+        str | None,
+        typer.Option("--bounds", help="Least and largest gain, like -1,4. Without it: 0,4."),
+    ] = None,
     fold: options.Folds = None,
     folds: options.NFolds = 5,
     seed: options.Seed = 0,
@@ -72,15 +76,16 @@ def trade(
     """What bounded gains reach against how many heads move, against stability over folds.
 
     A grid of shares of the heads and of ridges, every point on all folds: RUN/tables/trade.csv and
-    RUN/figures/trade.
+    RUN/figures/trade. Other bounds have a table of their own.
     """
     from residual_audio.report.figures import draw_all
     from residual_audio.report.write import write_tables
     from residual_audio.surface.gain_studies import Studied, gain_trade
 
     with watching(quiet or json) as progress:
-        table = gain_trade(Studied(given_run(run), fold, folds, seed), progress)
-    written = [*write_tables(run, [table]), *draw_all(run, {"trade"})]
+        studied = Studied(given_run(run), fold, folds, seed)
+        table = gain_trade(studied, given_bounds(bounds), progress)
+    written = [*write_tables(run, [table]), *draw_all(run, {"trade"} & {table.name})]
     if json:
         print_json(list(table.rows()))
         return

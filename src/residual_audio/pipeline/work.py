@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CAPTURE = ("heads", "blocks", "stages", "direct", "moments", "attention", "tokens")
 QUICK_METHODS = ("coarse", "linear-probe-joint")
 MAIN_METHODS = (
-    "coarse", "shuffled", "rule-*", "latent-gains", "output-gains", "all-but-the-top", "whitening",
+    "coarse", "shuffled", "rule-*", "output-gains", "all-but-the-top", "whitening",
     "ridge", "linear-probe-*",
 )  # fmt: skip
 """Besides ResiDual on all heads: two controls, and what costs little. All of them together would

@@ -12,6 +12,7 @@ from residual_audio.report.style import (
     CONTROL,
     NEUTRAL,
     PAGE,
+    SERIES_COLOURS,
     STAGE_COLOURS,
     series_colour,
     stage_colour,
@@ -222,10 +223,12 @@ def front(tables: Tables) -> Figure:
     for i, name in enumerate(names):
         part = table.where(np.array([str(f) == name for f in table["family"]]))
         top1 = 100 * part["top1"].astype(float)
+        # where colours begin again, another mark and line
+        mark, line = ("o", "-") if i < len(SERIES_COLOURS) else ("s", "--")
         for panel, x in zip(
             panels, (100 * part["lost"].astype(float), part["shift"].astype(float)), strict=True
         ):
-            panel.plot(x, top1, marker="o", markersize=3, color=series_colour(i), label=name)
+            panel.plot(x, top1, line, marker=mark, markersize=3, color=series_colour(i), label=name)
     base = 100 * float(np.mean(table["zero_shot"].astype(float)))
     for panel in panels:
         panel.axhline(base, color=NEUTRAL, linewidth=0.6, linestyle=":")

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +26,7 @@ from residual_audio.reweight.agreement import Agreement, other_part
 from residual_audio.reweight.direct_loss import DirectLoss
 from residual_audio.reweight.edit_size import likeness
 from residual_audio.reweight.fitting import Lesson, Settled
+from residual_audio.reweight.keep_in_place import Drift
 from residual_audio.reweight.path import (
     READABLE,
     HeldOut,
@@ -34,10 +36,11 @@ from residual_audio.reweight.path import (
     standard_error,
 )
 from residual_audio.reweight.penalty import Bounds
-from residual_audio.reweight.solver import Solution, Stopping
+from residual_audio.reweight.solver import Solution
 from residual_audio.reweight.terms import DirectTerms
-from residual_audio.reweight.turned import Roots, Shape, TurnedClips, TurnedEdit, along_axes
-from residual_audio.reweight.turned_solver import TurnedSolution, solve_turned, steep
+from residual_audio.reweight.turned import Roots, Shape, TurnedEdit, along_axes
+from residual_audio.reweight.turned_fit import AT_END, ON_THE_WAY, TurnedFit, latents_under
+from residual_audio.reweight.turned_solver import TurnedSolution
 
 FIRST = 0.1
 """The ridge that edits begin under, as a share of the root mean square slope at λ = 1."""
@@ -46,7 +49,6 @@ UNJUDGED = 1.0
 """The ridge where no clip can be spared to say which."""
 LEAST = 8
 """So many units may always move: of three heads a share is none."""
-ON_THE_WAY, AT_END = Stopping(2e-2, 200, descent=2e-3), Stopping(5e-3, 2000, descent=1e-4)
 
 
 @dataclass(frozen=True)
@@ -76,53 +78,16 @@ class Few:
         most = min(n_units, max(LEAST, int(self.share * n_units)))
         return sorted({max(1, round(most / 2**i)) for i in range(4)})
 
-
-class _Fit:
-    """Edits of some clips."""
-
-    def __init__(self, loss: DirectLoss, head: JointHead, roots: Roots, how: Few) -> None:
-        rows = torch.arange(len(loss.terms.base))
-        self.how = how
-        self.clips = TurnedClips(
-            loss.terms,
-            lambda latent: loss.objective(head.from_latent(latent), rows),
-            roots,
-            how.shape,
-        )
-        if head.first_product is not None:
-            self.clips = self.clips.through(
-                head.first_product,
-                lambda product: loss.objective(head.after_product(product), rows),
-            )
-        self.order = _worth(self.clips).argsort(descending=True, stable=True)
-
-    def units(self, n: int) -> torch.Tensor:
-        """Those that are worth most."""
-        return self.order[:n].sort().values
-
-    def solve(
-        self, units: torch.Tensor, ridge: float, start: TurnedEdit | None, stop: Stopping
-    ) -> TurnedSolution:
-        """These units alone; the edit is of all of them."""
-        clips = self.clips.only(units)
-        begin = None if start is None else start.at(units)
-        found = solve_turned(clips, self.how.bounds, ridge * steep(clips), begin, stop)
-        return replace(found, edit=found.edit.among(units, self.clips.units))
-
-
-def _worth(clips: TurnedClips) -> torch.Tensor:
-    """[unit]: how steeply the loss falls with its gains at λ = 1."""
-    slope = clips.slope(clips.moved(clips.nothing()))[1]
-    # slopes in z are those in S over √b
-    units = slope.turns.square().sum((1, 2)) * clips.roots.units**2
-    if len(slope.means):
-        units = units + (slope.means * clips.roots.means).square()
-    return units
+    def fit(
+        self, loss: DirectLoss, head: JointHead, roots: Roots, held: Sequence[Drift] = ()
+    ) -> TurnedFit:
+        """Edits of the clips of a loss, reference clips held beside them."""
+        return TurnedFit(loss, head, roots, self.shape, self.bounds, held)
 
 
 def most_worth(loss: DirectLoss, head: JointHead, n: int, how: Few) -> list[int]:
     """The numbers of the units that would be chosen from these clips."""
-    fit = _Fit(loss, head, Roots.of(loss.terms), how)
+    fit = how.fit(loss, head, Roots.of(loss.terms))
     return [int(unit) for unit in fit.units(n)]
 
 
@@ -135,14 +100,14 @@ def fit_few(terms: DirectTerms, head: JointHead, lesson: Lesson, how: Few) -> Se
     n, judged, agreed = how.numbers(len(terms.units))[-1], list[Judged](), None
     ridge, start = how.ridge or UNJUDGED, None
     if len(lesson.held_out) and how.ridge is None:
-        part = _Fit(lesson.loss(terms, head, lesson.train), head, roots, how)
+        part = how.fit(lesson.loss(terms, head, lesson.train), head, roots)
         chooser = lesson.chosen_by(terms, head)
-        n, start, judged = _choose_number(part, chooser)
+        n, start, judged = _choose_number(part, chooser, how.numbers(len(terms.units)))
         ridge = FIRST
         if start is not None and how.agreement:
             rest = other_part(lesson.train, lesson.held_out, lesson.named_groups)
-            other = _Fit(lesson.loss(terms, head, rest), head, roots, how)
-            agreed = _agreed((part, other), n, start, terms)
+            other = how.fit(lesson.loss(terms, head, rest), head, roots)
+            agreed = _agreed((part, other), n, start, terms, how.agreement)
             ridge = agreed.refit
         elif start is not None:
             ridge, start = _best(part, chooser, n, start, judged)
@@ -150,13 +115,19 @@ def fit_few(terms: DirectTerms, head: JointHead, lesson: Lesson, how: Few) -> Se
     if not n:
         ones = torch.ones(terms.n_gains)
         return Settled(ones, terms, np.inf, None, tuple(judged), said)
-    every = _Fit(lesson.loss(terms, head, lesson.everyone), head, roots, how)
+    every = how.fit(lesson.loss(terms, head, lesson.everyone), head, roots)
     found = every.solve(every.units(n), ridge, start, AT_END)
+    settled = settle(terms, roots, found, how.bounds)
+    return replace(settled, strength=ridge, judged=tuple(judged), said=said, agreed=agreed)
+
+
+def settle(terms: DirectTerms, roots: Roots, found: TurnedSolution, bounds: Bounds) -> Settled:
+    """What was found, as gains along axes of its own."""
     along, x = along_axes(terms, roots.plain(found.edit))
     solution = Solution(x, found.value, found.residual, found.evaluations, found.converged)
     # 1 + x may leave the bounds by a rounding
-    values = torch.from_numpy(1.0 + x).float().clamp(how.bounds.low, how.bounds.high)
-    return Settled(values, along, ridge, solution, tuple(judged), said, agreed=agreed)
+    values = torch.from_numpy(1.0 + x).float().clamp(bounds.low, bounds.high)
+    return Settled(values, along, np.inf, solution)
 
 
 def one_gain_a_unit(found: Settled, coarse: DirectTerms) -> Settled:
@@ -166,20 +137,15 @@ def one_gain_a_unit(found: Settled, coarse: DirectTerms) -> Settled:
     return replace(found, values=values, terms=coarse)
 
 
-def _seen(part: _Fit, chooser: HeldOut, edit: TurnedEdit) -> torch.Tensor:
-    """Latents of the held-out clips under an edit."""
-    terms = chooser.loss.terms
-    there = TurnedClips(terms, chooser.loss.from_latent, part.clips.roots)
-    return terms.here + there.moved(edit)
-
-
-def _choose_number(part: _Fit, chooser: HeldOut) -> tuple[int, TurnedEdit | None, list[Judged]]:
+def _choose_number(
+    part: TurnedFit, chooser: HeldOut, numbers: Sequence[int]
+) -> tuple[int, TurnedEdit | None, list[Judged]]:
     """How many units move, with their edit; 0: none, as the identity does as well."""
     latents, edits = [chooser.loss.terms.here], list[TurnedEdit | None]([None])
     judged = [chooser.judged_at(np.inf, latents[0], 0)]
-    for n in part.how.numbers(part.clips.units):
+    for n in numbers:
         found = part.solve(part.units(n), FIRST, edits[-1], ON_THE_WAY).edit
-        latents.append(_seen(part, chooser, found))
+        latents.append(latents_under(found, chooser.loss.terms, part.clips.roots))
         edits.append(found)
         judged.append(chooser.judged_at(FIRST, latents[-1], n))
     best = min(range(len(judged)), key=lambda i: judged[i].loss)
@@ -193,7 +159,13 @@ def _choose_number(part: _Fit, chooser: HeldOut) -> tuple[int, TurnedEdit | None
     return judged[i].moved, edits[i], judged
 
 
-def _agreed(parts: tuple[_Fit, _Fit], n: int, start: TurnedEdit, terms: DirectTerms) -> Agreement:
+def _agreed(
+    parts: tuple[TurnedFit, TurnedFit],
+    n: int,
+    start: TurnedEdit,
+    terms: DirectTerms,
+    demanded: float,
+) -> Agreement:
     """The weakest ridge for which the edits of both parts, each of units of its own, have the
     cosine that is demanded, or the strongest there is."""
     edits = [start, start]
@@ -206,13 +178,13 @@ def _agreed(parts: tuple[_Fit, _Fit], n: int, start: TurnedEdit, terms: DirectTe
             along, x = along_axes(terms, part.clips.roots.plain(edit))
             made.append(along.gains(torch.from_numpy(1.0 + x)))
         found = Agreement(ridge, likeness(*made))
-        if found.likeness >= parts[0].how.agreement:
+        if found.likeness >= demanded:
             break
     return found
 
 
 def _best(
-    part: _Fit, chooser: HeldOut, n: int, start: TurnedEdit, judged: list[Judged]
+    part: TurnedFit, chooser: HeldOut, n: int, start: TurnedEdit, judged: list[Judged]
 ) -> tuple[float, TurnedEdit]:
     """The ridge with the least held-out loss: weaker ones are tried for as long as it falls, or
     else stronger ones."""
@@ -220,7 +192,8 @@ def _best(
     for others in (WEAKER, STRONGER):
         for other in others:
             edit = part.solve(part.units(n), other, start, ON_THE_WAY).edit
-            found = chooser.judged_at(other, _seen(part, chooser, edit), n)
+            seen = latents_under(edit, chooser.loss.terms, part.clips.roots)
+            found = chooser.judged_at(other, seen, n)
             if found.loss >= best.loss:
                 break
             judged.append(found)

@@ -140,13 +140,9 @@ def fit_direct(
     lesson: Lesson,
     how: Regularity,
     keep: KeepInPlace | None = None,
-    start: FloatArray | None = None,
 ) -> Settled:
-    """λ from coordinates alone: strengths chosen on held-out clips, then solved on all clips.
-
-    `start` is λ − 1 where a good place to begin is known.
-    """
-    path = StrengthPath(lesson.loss(terms, head, lesson.train), how, start=start)
+    """λ from coordinates alone: strengths chosen on held-out clips, then solved on all clips."""
+    path = StrengthPath(lesson.loss(terms, head, lesson.train), how)
     strength, judged = DEFAULT_STRENGTH[how.penalty], list[Judged]()
     chooser = lesson.chosen_by(terms, head) if len(lesson.held_out) else None
     if keep is not None and not how.chooses:

@@ -92,21 +92,34 @@ class Cost:
 class Drift:
     """How far clips go from where they are, as a function of gains: ½ mean ‖seen − before‖²."""
 
-    def __init__(self, terms: DirectTerms, seen: FromLatent, before: Tensor | None = None) -> None:
-        self.terms, self._seen = terms, seen
+    def __init__(
+        self,
+        terms: DirectTerms,
+        from_latent: FromLatent,
+        root: Tensor | None,
+        before: Tensor | None = None,
+    ) -> None:
+        self.terms, self._from_latent, self._root = terms, from_latent, root
         with torch.no_grad():
-            self._before = seen(terms.here) if before is None else before
+            self._before = self._seen(terms.here) if before is None else before
         self._form: FloatArray | None = None
 
-    def of(self, latent: Tensor) -> Tensor:
-        """Of these latents [clip, D]."""
-        return 0.5 * (self._seen(latent) - self._before).square().sum(1).mean()
+    def of_joint(self, joint: Tensor) -> Tensor:
+        """Of these joint vectors [clip, d]."""
+        return 0.5 * (self._held_of(joint) - self._before).square().sum(1).mean()
+
+    def _held_of(self, joint: Tensor) -> Tensor:
+        unit = F.normalize(joint, dim=-1)
+        return unit if self._root is None else unit @ self._root.to(unit)
+
+    def _seen(self, latent: Tensor) -> Tensor:
+        return self._held_of(self._from_latent(latent))
 
     def __call__(self, x: FloatArray) -> tuple[float, FloatArray]:
         """Value and slope [gain] at λ = 1 + x."""
         latent = self.terms.shifted(x).requires_grad_()
         with torch.enable_grad():
-            value = self.of(latent)
+            value = self.of_joint(self._from_latent(latent))
             value.backward()  # type: ignore[no-untyped-call]
         assert latent.grad is not None
         return value.item(), self.terms.pulled(latent.grad)
@@ -121,7 +134,7 @@ class Drift:
 
     def only(self, gains: np.ndarray) -> Drift:
         """The same as a function of these gains, the others at 1."""
-        part = Drift(self.terms.only(gains), self._seen, self._before)
+        part = Drift(self.terms.only(gains), self._from_latent, self._root, self._before)
         part._form = self.form[np.ix_(gains, gains)]
         return part
 
@@ -137,21 +150,18 @@ class Held:
     def drift(self, rows: np.ndarray, hold: Hold) -> Drift:
         """How far these clips go in the sense in which they are held."""
         root = None if hold == "embeddings" else _answer_root(self.reference.judge)
-
-        def seen(latent: Tensor) -> Tensor:
-            unit = F.normalize(self.head.from_latent(latent), dim=-1)
-            return unit if root is None else unit @ root.to(unit)
-
-        return Drift(self.terms.at(rows), seen)
+        return Drift(self.terms.at(rows), self.head.from_latent, root)
 
     def cost(self, x: FloatArray) -> Cost:
         """What gains of 1 + x lose on the held-out clips."""
+        return self.cost_at(self.terms.at(self.reference.held_out).shifted(x))
+
+    def cost_at(self, latents: Tensor) -> Cost:
+        """What is lost where the held-out clips have these latents."""
         rows = self.reference.held_out
-        here, judge = self.terms.at(rows), self.reference.judge.at(rows)
+        here, judge = self.terms.at(rows).here, self.reference.judge.at(rows)
         groups = [self.reference.groups[i] for i in rows]
-        return cost_of(
-            self.reference.name, judge, self.head.from_latent, (here.here, here.shifted(x)), groups
-        )
+        return cost_of(self.reference.name, judge, self.head.from_latent, (here, latents), groups)
 
 
 def _answer_root(judge: Judge) -> Tensor:

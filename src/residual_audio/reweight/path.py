@@ -162,10 +162,8 @@ class StrengthPath:
         how: Regularity,
         begun: StrengthPath | None = None,
         strength: float | None = None,
-        start: FloatArray | None = None,
     ) -> None:
-        """`begun`: a path of the same gains, from whose end (or a strength) this one goes on;
-        `start`: λ − 1 to begin with, where nothing is to be chosen."""
+        """`begun`: a path of the same gains, from whose end (or a strength) this one goes on."""
         self._loss, self._how = loss, how
         n = loss.terms.n_gains
         self._bare = Penalty(loss.terms.weights(), loss.terms.owner(), how.bounds)
@@ -178,8 +176,6 @@ class StrengthPath:
         else:
             self._top = float(np.linalg.norm(self._slope)) / n**0.5
         self._seen: dict[float | None, _Place] = {None: _Place(np.zeros(n), np.zeros(n))}
-        if start is not None and not how.chooses:
-            self._seen[None] = _Place(start, start)
         if begun is not None:
             last = next(reversed(begun._seen))
             self._seen[None] = begun._seen[last if strength is None else strength]

@@ -119,15 +119,20 @@ class TurnedClips:
         self._kept: Tensor | None = None
 
     @torch.no_grad()
-    def through(self, product: nn.Linear, value: Value) -> TurnedClips:
-        """The same seen behind a product that latents go through first: `value` is a function of
-        what comes out of it, and no step has to take it again."""
+    def through(self, product: nn.Linear) -> TurnedClips:
+        """The same seen behind a product that latents go through first, for a value that is a
+        function of what comes out of it: no step has to take it again."""
         found = copy(self)
-        found._value = value
         found._base = product(self._base)
         found._axes = self._axes @ product.weight.T
         found._means = self._means @ product.weight.T
         found._kept = None
+        return found
+
+    def valued(self, value: Value) -> TurnedClips:
+        """The same with something else to make small."""
+        found = copy(self)
+        found._value = value
         return found
 
     def only(self, units: Tensor) -> TurnedClips:

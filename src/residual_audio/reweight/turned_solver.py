@@ -1,24 +1,32 @@
-"""The least of a loss over edits that turn, all gains within bounds: accelerated projected descent.
+"""The least of a loss over edits that turn, with gains within bounds or without any.
 
     minimise  L(z) + ρ/2 ‖z‖²,   low ≤ λ ≤ high
 
-Symmetric matrices with eigenvalues between two bounds are a convex set, and the nearest of its
-members has the same axes and the eigenvalues cut off: bounds are a part of the fit, not a cut after
-it. Latents are linear in the edit, so that a step costs one product there and one back. Nothing is
-random and nothing is to be tuned: a step is as long as the loss allows.
+Without bounds all of it is smooth, and L-BFGS needs a third of the steps. Within bounds: symmetric
+matrices with eigenvalues between two bounds are a convex set, and the nearest of its members has
+the same axes and the eigenvalues cut off, so that bounds are a part of the fit and not a cut after
+it (accelerated projected descent). Latents are linear in the edit, so that a step costs one product
+there and one back. Nothing is random and nothing is to be tuned: a step is as long as the loss
+allows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from scipy.optimize import minimize
 
 from residual_audio.reweight.penalty import Bounds
 from residual_audio.reweight.solver import Stopping
 from residual_audio.reweight.turned import Roots, TurnedClips, TurnedEdit
+from residual_audio.types import FloatArray
 
 LONGER, SHORTER = 1.3, 0.5
+MEMORY = 20
+# what scipy calls it when it has evaluated as often as it may
+AT_CAP = 1
 # what is below so many roundings of the objective is hidden
 ROUNDINGS = 8
 
@@ -129,6 +137,8 @@ def solve_turned(
     `ridge` is ρ itself; `stop.unit` the largest slope at λ = 1, where it is known.
     """
     stop = Stopping() if stop is None else stop
+    if not bounds.finite:
+        return _without_bounds(clips, ridge, start, stop)
     descent = _Descent(clips, bounds, ridge)
     unit = stop.unit
     if unit is None:
@@ -156,3 +166,43 @@ def solve_turned(
     residual = descent.residual(here) / unit if unit else 0.0
     converged = done or residual <= stop.tolerance
     return TurnedSolution(here.edit, values[-1], residual, descent.evaluations, converged)
+
+
+def _without_bounds(
+    clips: TurnedClips, ridge: float, start: TurnedEdit | None, stop: Stopping
+) -> TurnedSolution:
+    """L-BFGS; it ends where ten steps, on the average, do not descend any more."""
+    first = clips.nothing()
+    inside, shape = first.turns.numel(), first.turns.shape
+    unit = clips.slope(clips.moved(first))[1].steepest() if stop.unit is None else stop.unit
+
+    def edit_of(z: FloatArray) -> TurnedEdit:
+        flat = torch.from_numpy(z).to(first.turns)
+        return TurnedEdit(flat[:inside].view(shape), flat[inside:])
+
+    def at(z: FloatArray) -> tuple[float, FloatArray]:
+        edit = edit_of(z)
+        value, slope = clips.slope(clips.moved(edit))
+        return value + 0.5 * ridge * edit.dot(edit), _flat(slope.plus(edit, ridge))
+
+    found = minimize(
+        at,
+        _flat(first if start is None else start),
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "maxfun": stop.evaluations,
+            "maxiter": stop.evaluations,
+            "maxcor": MEMORY,
+            "ftol": stop.descent / 10,
+            "gtol": stop.tolerance * unit,
+        },
+    )
+    residual = float(np.abs(found.jac).max(initial=0.0)) / unit if unit else 0.0
+    # a search along a line that ends in roundings does not descend any more, either
+    converged = found.status != AT_CAP
+    return TurnedSolution(edit_of(found.x), float(found.fun), residual, int(found.nfev), converged)
+
+
+def _flat(edit: TurnedEdit) -> FloatArray:
+    return torch.cat([edit.turns.flatten(), edit.means]).double().numpy()

@@ -84,13 +84,19 @@ def gain_front(
     return from_rows("front", points, "Gained here, lost on references, size of the edit")
 
 
-def gain_trade(studied: Studied, progress: Progress = SILENT) -> Table:
-    """What bounded gains reach against how many units move and how alike the folds' edits are."""
+def gain_trade(
+    studied: Studied, bounds: tuple[float, float] | None = None, progress: Progress = SILENT
+) -> Table:
+    """What bounded gains reach against how many units move and how alike the folds' edits are.
+
+    Other bounds than those of readable gains are another question, and another table.
+    """
     problem = studied.problem()
     division = folds_of(problem.clips, studied.n_folds, studied.seed)
-    points = trade(problem, division, Division(seed=studied.seed), progress)
+    points = trade(problem, division, bounds, Division(seed=studied.seed), progress)
     note = f"{len(division)} folds; every point is shown, none is chosen"
-    return from_rows("trade", points, "Accuracy, units that move, stability", (note,))
+    name = "trade" if bounds is None else f"trade_bounds_{bounds[0]:g}_{bounds[1]:g}"
+    return from_rows(name, points, "Accuracy, units that move, stability", (note,))
 
 
 def how_little(studied: Studied, progress: Progress = SILENT) -> list[Table]:

@@ -144,10 +144,10 @@ def test_objectives_hold_on_both_paths(store, passes):
     split = next(splits_of(problem, folds_of(problem.clips, 3)))
     with pytest.raises(InputError, match="'nonsense' is no objective"):
         ResiDual(path="network", objective="nonsense")
-    short = replace(NETWORK, epochs=2)
-    for path in ("direct", "network"):
+    short = {"settings": replace(NETWORK, epochs=2), "rates": (0.05,)}
+    for path, inside in (("direct", {}), ("network", short)):
         plain, mixed = (
-            ResiDual(stages=(3,), path=path, settings=short, rates=(0.05,), objective=words)
+            ResiDual(stages=(3,), path=path, objective=words, **inside)
             .fit(problem, replace(split, held_out=split.held_out[:0]))
             .scores
             for words in ("cross-entropy", "cross-entropy:1,spread:5")

@@ -78,6 +78,9 @@ def test_the_identity_costs_nothing_and_runs_of_other_models_are_refused(store):
     for ignored in ({"penalty": "group"}, {"unbounded": True}, {"path": "network"}):
         with pytest.raises(InputError, match="few alone"):
             ResiDual(share=0.1, **ignored)
+    for kept in ((), ("run",)):
+        with pytest.raises(InputError, match="no share"):
+            ResiDual(share=0.0, keep=kept)
 
 
 def test_edits_that_run_the_encoder_and_maps_of_embeddings_are_on_the_front(store):
@@ -129,7 +132,8 @@ def test_the_front_is_followed_and_drawn(store, tmp_path):
     folds = folds_of(problem.clips, 3)
     how = Division(only=(folds.names[0],))
     places = elsewhere(keep, problem)
-    points = front(problem, folds, places, how=how, among=[held(keep), bounded()])
+    among = [held("references held", ResiDual(keep=keep)), bounded()]
+    points = front(problem, folds, places, how=how, among=among)
     assert {point["family"] for point in points} == {"references held", "largest gain"}
     settings = [p["setting"] for p in points if p["family"] == "references held"]
     assert settings == sorted(settings, reverse=True)
@@ -150,5 +154,7 @@ def test_the_trade_shows_every_share_under_every_ridge(store, tmp_path, monkeypa
     assert few["units_moved"] < weak["units_moved"]
     assert strong["energy"] < weak["energy"]
     assert all(point["n"] == len(problem) for point in points)
+    narrow = trade_of.trade(problem, folds_of(problem.clips, 2), (0.9, 1.1))
+    assert narrow[2]["energy"] < weak["energy"]
     write_tables(tmp_path, [from_rows("trade", points, "")])
     assert draw_all(tmp_path, {"trade"})

@@ -51,6 +51,16 @@ def test_a_fit_that_learned_nothing_says_so_and_lists_nothing(
     assert "0 of 2 gains moved" in said
 
 
+def test_a_fit_that_no_hold_allows_says_what_would_leave_more_room(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    about: dict[str, Any] = {**SAID, "held_out_top1": 0.25, "strength": math.inf, "hold": math.inf}
+    ones = Gains({"s3": np.ones(2)}, {"s3": SPECTRUM}, fitted_on=about)
+    said = fit(monkeypatch, tmp_path, ones)
+    assert "nothing moved" in said
+    assert "--max-loss" in said
+
+
 def test_a_fit_says_what_held_out_clips_say_before_and_after(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -140,6 +140,12 @@ def test_optimality_conditions_hold_at_the_solution(terms, judge, bounds, shape)
         assert slope.dot(away) >= -1e-5 * away.dot(away) ** 0.5
 
 
+@pytest.mark.parametrize("bounds", [UNBOUNDED, NARROW], ids=["free", "bounded"])
+def test_what_stops_at_its_cap_says_so(terms, judge, bounds):
+    clips = clips_of(terms, judge)
+    assert not solve_turned(clips, bounds, 1e-6, stop=Stopping(1e-9, 5, descent=0.0)).converged
+
+
 def test_axes_that_turn_reach_further_than_given_ones_under_the_same_bounds(terms, judge):
     values = []
     for shape in get_args(Shape):

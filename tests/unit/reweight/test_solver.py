@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from direct_sources import two_stages
+from direct_sources import other_clips, two_stages
 from scipy.optimize import minimize
 
 from residual_audio.direct.contributions import Contributions
@@ -27,10 +27,9 @@ from residual_audio.reweight.keep_in_place import (
     _answer_root,
     held_in,
 )
-from residual_audio.reweight.learned_axes import learned_axes
 from residual_audio.reweight.objectives import objective
 from residual_audio.reweight.path import FREE, Regularity, StrengthPath
-from residual_audio.reweight.penalty import UNBOUNDED, Bounds, Penalty
+from residual_audio.reweight.penalty import Bounds, Penalty
 from residual_audio.reweight.solver import Stopping, _Inverse, solve
 from residual_audio.reweight.terms import DirectTerms, apply_direct, direct_terms
 from residual_audio.types import parse_units
@@ -272,16 +271,7 @@ def test_blend_of_nothing_is_the_identity_and_of_all_the_gains_to_the_bit(parts,
 
 @pytest.fixture(scope="module")
 def reference(head) -> Reference:
-    other = Contributions(two_stages(LABELS, D, seed=0))
-    with torch.no_grad():
-        answers = head.from_latent(torch.from_numpy(np.asarray(other.latent)))
-    texts = torch.nn.functional.normalize(
-        torch.randn(5, 8, generator=torch.Generator().manual_seed(1))
-    )
-    positive = torch.nn.functional.one_hot((answers @ texts.T).argmax(1), 5).bool()
-    rows = np.arange(N)
-    groups = [str(i) for i in rows]
-    return Reference("other", other, Judge(texts, positive, 10.0), rows[::2], rows[1::2], groups)
+    return other_clips(head, LABELS, D)
 
 
 def test_what_is_kept_costs_no_more_than_allowed(terms, head, lesson, reference):
@@ -349,44 +339,6 @@ def test_answers_are_held_where_the_model_is_sure_and_free_where_no_text_looks(h
         unseen = torch.linalg.svd(root.T)[2][root.shape[1] :]
         assert float((unseen @ root).abs().max()) < 1e-4 * one.judge.scale
     assert drifted[1] == pytest.approx(100 * drifted[0], rel=1e-4)
-
-
-def _measured(terms, head, judge):
-    loss, rows = objective("cross-entropy", judge), torch.arange(N)
-    return terms, lambda latent: loss(head.from_latent(latent), rows)
-
-
-def test_axes_learned_with_references_in_view_move_them_less(terms, parts, head, judge, reference):
-    mine = _measured(terms, head, judge)
-    drift = held_in([reference], terms, head)[0].drift(np.arange(N), "answers")
-    away, gone = [], []
-    for held in ([], [(drift.terms, lambda latent: 20 * drift.of(latent))]):
-        found = learned_axes(mine, UNBOUNDED, held)
-        again = learned_axes(mine, UNBOUNDED, held)
-        np.testing.assert_array_equal(found.change, again.change)
-        turned = direct_terms(parts, found.spectra, mean_gains=True)
-        gone.append(float(mine[1](turned.shifted(found.change))))
-        there = held_in([reference], turned, head)[0].drift(np.arange(N), "answers")
-        away.append(there(found.change)[0])
-    before = float(mine[1](terms.base))
-    assert gone[0] < gone[1] < before
-    assert away[1] < 0.2 * away[0]
-
-
-def test_learned_axes_stay_in_the_subspaces_and_beat_principal_ones_under_a_bound(
-    terms, parts, head, judge, kinked
-):
-    bounds = Bounds(0, 2)
-    spectra = learned_axes(_measured(terms, head, judge), bounds).spectra
-    for unit, spectrum in spectra.items():
-        basis, was = spectrum.basis, terms.spectra[unit].basis
-        np.testing.assert_allclose(basis @ basis.T, np.eye(len(basis)), atol=1e-6)
-        np.testing.assert_allclose(basis @ was.T @ was, basis, atol=1e-5)
-    turned = direct_terms(parts, spectra, mean_gains=True)
-    how = Regularity("ridge", bounds)
-    learned = replace(kinked, terms=turned.double())
-    values = [StrengthPath(one, how).at(1e-3, Stopping(1e-4)).value for one in (kinked, learned)]
-    assert values[1] < values[0]
 
 
 def test_an_agreement_is_a_cosine():

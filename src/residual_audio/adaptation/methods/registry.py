@@ -124,7 +124,7 @@ ENTRIES: tuple[Entry, ...] = (
 )
 
 
-def kept_entries(runs: Sequence[str], max_loss: float) -> list[Entry]:
+def kept_entries(runs: Sequence[str], max_loss: float | None) -> list[Entry]:
     """Methods that hold the answers of reference runs in place."""
     keep = tuple(runs)
     free = ResiDual(keep=keep, max_loss=max_loss)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 import torch
@@ -33,16 +32,16 @@ from residual_audio.reweight.descent_search import Search
 from residual_audio.reweight.few import Few, fit_few, one_gain_a_unit
 from residual_audio.reweight.fitting import Lesson, Settled, fit_direct, fit_inside
 from residual_audio.reweight.gains import identity_gains, n_gains
-from residual_audio.reweight.keep_in_place import Drift, Hold, KeepInPlace, drifts, held_in
-from residual_audio.reweight.learned_axes import learned_axes
+from residual_audio.reweight.held_few import fit_held_few
+from residual_audio.reweight.keep_in_place import Hold, KeepInPlace
 from residual_audio.reweight.network import NetworkGains
-from residual_audio.reweight.objectives import objective, parse_objective
+from residual_audio.reweight.objectives import parse_objective
 from residual_audio.reweight.path import FREE, READABLE, Kind, Regularity
 from residual_audio.reweight.penalty import UNBOUNDED, Bounds
 from residual_audio.reweight.terms import DirectTerms, direct_terms
 from residual_audio.reweight.turned import Shape
 from residual_audio.reweight.uncorrelated import uncorrelated
-from residual_audio.types import FloatArray, Spectrum
+from residual_audio.types import Spectrum
 
 # `patience` stops it; what reaches the cap says so
 NETWORK = FitSettings(epochs=60, learning_rate=0.1, batch_size=32, patience=4, bounds=Bounds(0, 4))
@@ -55,8 +54,6 @@ INSIDE: dict[Kind, tuple[float, ...]] = {
 """Strengths of a penalty inside the network, where Adam's steps have a length of their own."""
 
 Penalized = Literal["few", "group", "lasso", "ridge"]
-AXES_HOLD = 20.0
-"""How strongly references are held while axes are learned; gains along them choose their own."""
 OF_CAPTIONS = (10.0, 3.0, 1.0, 0.3, 0.1)
 """Strengths of the ridge of free gains where each text has few clips: weaker ones only fit."""
 
@@ -79,8 +76,8 @@ class ResiDual:
     """None: all of them."""
     components: Components = ALL
     axes: Axes | None = None
-    """None: learned together with the gains; principal ones without bounds, inside the network, and
-    of units that are not heads."""
+    """None: learned together with the gains; principal ones without bounds or references, inside
+    the network, and of units that are not heads."""
     keep_mean: bool = True
     mean_gains: bool = True
     """Also a gain of every unit's mean."""
@@ -93,12 +90,13 @@ class ResiDual:
     penalty: Penalized | None = None
     """few: a share of the units moves; group: units that are worth their penalty; lasso: single
     gains; ridge: all. None: few of heads, else group; inside the network always group."""
-    share: float = Few.share
-    """Of all heads of the encoder, at most so many move (few), whatever stages they are taken
-    from."""
-    agreement: float = 0.9
+    share: float | None = None
+    """Of all heads of the encoder, at most so many move (few), whatever stages they are taken from.
+    None: 0.32, and all where references are kept."""
+    agreement: float | None = None
     """Chosen gains are held so that edits of two parts of the clips have this cosine; 0: no such
-    demand. Direct path only."""
+    demand. None: 0.9 where that is asked at all: of bounded gains on the direct path, no reference
+    kept."""
     ridge: float | None = None
     """How strongly the gains of few units are held, where nothing is to be chosen."""
     unbounded: bool = False
@@ -107,9 +105,10 @@ class ResiDual:
     keep: str | tuple[str, ...] = ()
     """Runs (`RUN`, or folds of it: `RUN#1,2`) whose answers are held in place; `synthetic` is a run
     of the bundled sounds, made where it is not there yet."""
-    max_loss: float = 0.03
-    """Share of right answers that may be lost there."""
-    hold: Hold = "answers"
+    max_loss: float | None = None
+    """Share of right answers that may be lost there; None: 0.03."""
+    hold: Hold | None = None
+    """What of the reference clips is held in place; None: their answers."""
     settings: FitSettings | None = None
     """Of the descent inside the network; a strength there is taken as it is. None: what is good
     there, its rate and strength chosen by the held-out clips."""
@@ -120,12 +119,57 @@ class ResiDual:
         if self.objective is not None:  # an unknown word is refused before anything is run
             parse_objective(self.objective)
         _ = self.few if self.chooses_few else self.regularity
-        if self.penalty == "few" and self.path == "network":
-            raise InputError("few: of gains on the direct path; inside the network use group")
-        if self.share != Few.share and not self.chooses_few:
-            raise InputError("a share of the heads is chosen by the penalty few alone")
-        if self.keep and self.path == "network":
-            raise InputError("reference runs can be kept on the direct path only")
+        for refused, why in self._refusals():
+            if refused:
+                raise InputError(why)
+
+    def _refusals(self) -> Iterator[tuple[bool, str]]:
+        """What contradicts itself, or would be ignored without a word."""
+        few, inside, penalty = self.chooses_few, self.path == "network", self.penalty
+        yield (
+            penalty == "few" and inside,
+            ("few: of gains on the direct path; inside the network use group"),
+        )
+        yield (
+            self.unbounded and self.bounds is not None,
+            ("unbounded gains have no bounds: give one or the other"),
+        )
+        yield (
+            self.free and not few and penalty not in (None, "ridge"),
+            (f"without bounds the penalty is a ridge, not '{penalty}': give bounds as well"),
+        )
+        yield (
+            self.share is not None and not few,
+            ("a share of the heads is chosen by the penalty few alone"),
+        )
+        yield self.ridge is not None and not few, "a ridge of its own has the penalty few alone"
+        yield (
+            self.axes == "learned" and not few,
+            ("axes are learned with the gains of heads by the penalty few alone"),
+        )
+        yield bool(self.keep) and inside, "reference runs can be kept on the direct path only"
+        yield (
+            self.agreement is not None and not self._compares_parts,
+            (
+                "edits of two parts agree, or not, where bounded gains of the direct path are "
+                "chosen and no reference is kept: leave the agreement out"
+            ),
+        )
+        yield (
+            not self.keep and not (self.max_loss is None and self.hold is None),
+            ("what may be lost, and what is held, is of reference runs: name some to keep"),
+        )
+        yield (
+            not inside and (self.settings is not None or bool(self.rates)),
+            ("settings and rates are of the descent inside the network (path network)"),
+        )
+
+    @property
+    def _compares_parts(self) -> bool:
+        """Whether edits of two parts of the clips are compared to say how strongly to hold them."""
+        if self.chooses_few:
+            return not self.keep and self.ridge is None
+        return self.path == "direct" and not self.free and self.regularity.chooses
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -138,14 +182,21 @@ class ResiDual:
         if self.free:
             return FREE
         kind: Kind = "group" if self.penalty is None or self.penalty == "few" else self.penalty
-        return Regularity(kind, self.limits, agreement=self.agreement)
+        return Regularity(kind, self.limits, agreement=self.demanded)
+
+    @property
+    def demanded(self) -> float:
+        """The cosine that edits of two parts are to have."""
+        return Few.agreement if self.agreement is None else self.agreement
 
     @property
     def chooses_few(self) -> bool:
         """A share of the units moves, whatever penalties say."""
-        if self.free or self.keep or self.path == "network" or not self._whole_heads:
+        if self.path == "network" or not self._whole_heads or self.penalty not in (None, "few"):
             return False
-        return self.penalty in (None, "few")
+        # along fixed axes, what nothing bounds is for a second-order method
+        fixed = self.axes not in (None, "learned") or self.components.coarse
+        return not (self.free and (fixed or (not self.keep and self.axes is None)))
 
     @property
     def few(self) -> Few:
@@ -153,7 +204,8 @@ class ResiDual:
         shape: Shape = "symmetric" if self.turning == "learned" else "diagonal"
         if self.components.coarse:
             shape = "scalar"
-        return Few(self.limits, self.share, self.agreement, self.ridge, shape)
+        share = (1.0 if self.keep else Few.share) if self.share is None else self.share
+        return Few(self.limits, share, self.demanded, self.ridge, shape)
 
     @property
     def _whole_heads(self) -> bool:
@@ -168,6 +220,8 @@ class ResiDual:
     @property
     def limits(self) -> Bounds:
         """The bounds, where there are some."""
+        if self.free:
+            return UNBOUNDED
         return READABLE if self.bounds is None else Bounds(*self.bounds)
 
     @property
@@ -175,9 +229,7 @@ class ResiDual:
         """The axes that gains act along."""
         if self.axes is not None:
             return self.axes
-        learned = bool(self.keep) or self.chooses_few
-        can = self._whole_heads and not self.components.coarse
-        return "learned" if learned and can else "pca"
+        return "learned" if self.chooses_few and not self.components.coarse else "pca"
 
     @property
     def runs_encoder(self) -> bool:
@@ -208,23 +260,6 @@ class ResiDual:
             mean_gains=self.mean_gains and self.keep_mean,
         )
 
-    def learned(self, problem: Problem, split: Split) -> tuple[DirectTerms, FloatArray | None]:
-        """The same along learned axes, with λ − 1 to begin with, where axes are to be learned: by
-        the clips that fit, so that held-out ones choose for axes they did not make."""
-        fixed = self.terms(problem, split)
-        if self.turning != "learned":
-            return fixed, None
-        kept = held_in(references_of(self.references, problem), fixed, problem.head)
-        loss = objective(self.objective or problem.objective, problem.judge.at(split.fit))
-        every = torch.arange(len(split.fit))
-        clips = fixed.at(split.fit), lambda latent: loss(problem.from_latent(latent), every)
-        held = [
-            (part.terms, partial(_held_by, part))
-            for part in drifts(kept, self.hold, everyone=False)
-        ]
-        found = learned_axes(clips, self.regularity.bounds, held)
-        return self._along(problem, found.spectra), found.change
-
     def start(self, problem: Problem, split: Split) -> NetworkGains:
         """Gains of 1 inside the network, in the spectra of pooled vectors of the training clips."""
         units = chosen_units(problem.sites, self.level, self.stages)
@@ -239,17 +274,14 @@ class ResiDual:
 
     def _direct(self, problem: Problem, split: Split) -> Fitted:
         lesson = lesson_of(problem, split, self.objective)
-        keep = None
-        if self.keep:
-            keep = KeepInPlace(references_of(self.references, problem), self.max_loss, self.hold)
+        keep = self.kept(problem) if self.keep else None
         if self.chooses_few:
-            found = self._few(problem, split, lesson)
+            found = self._few(problem, split, lesson, keep)
         else:
             how = self.regularity
             if problem.judge.own and self.free:
                 how = replace(how, strengths=OF_CAPTIONS)
-            terms, start = self.learned(problem, split)
-            found = fit_direct(terms, problem.head, lesson, how, keep, start)
+            found = fit_direct(self.terms(problem, split), problem.head, lesson, how, keep)
         terms = found.terms
         with torch.no_grad():
             joint = problem.from_latent(terms.latent(found.values, torch.as_tensor(split.test)))
@@ -259,14 +291,28 @@ class ResiDual:
             fitted += sum(k * (k - 1) // 2 for k in terms.sizes)
         return Fitted(problem.scores(joint), fitted, gains, found.notes)
 
-    def _few(self, problem: Problem, split: Split, lesson: Lesson) -> Settled:
+    def kept(self, problem: Problem) -> KeepInPlace:
+        """What is held in place, and how much of it may be lost."""
+        references = references_of(self.references, problem)
+        max_loss = KeepInPlace.max_loss if self.max_loss is None else self.max_loss
+        return KeepInPlace(references, max_loss, self.hold or KeepInPlace.hold)
+
+    def few_of(self, problem: Problem, terms: DirectTerms) -> Few:
         """A share of all heads, so that sets of stages are compared at the same number of them."""
+        heads = sum(site.n_heads for site in problem.sites)
+        return replace(self.few, share=min(1.0, self.few.share * heads / len(terms.units)))
+
+    def _few(
+        self, problem: Problem, split: Split, lesson: Lesson, keep: KeepInPlace | None
+    ) -> Settled:
         coarse = self.components.coarse
         fine = replace(self, components=ALL, axes="pca") if coarse else self
         terms = fine.terms(problem, split)
-        heads = sum(site.n_heads for site in problem.sites)
-        few = replace(self.few, share=min(1.0, self.share * heads / len(terms.units)))
-        found = fit_few(terms, problem.head, lesson, few)
+        few = self.few_of(problem, terms)
+        if keep is not None:
+            found = fit_held_few(terms, problem.head, lesson, few, keep)
+        else:
+            found = fit_few(terms, problem.head, lesson, few)
         return one_gain_a_unit(found, self.terms(problem, split)) if coarse else found
 
     def _inside(self, problem: Problem, split: Split) -> Fitted:
@@ -283,8 +329,7 @@ class ResiDual:
     def search(self, seed: int) -> Search:
         """The settings to choose among inside the network."""
         settings = self.settings or NETWORK
-        bounds = UNBOUNDED if self.free else self.limits
-        settings = replace(settings, seed=seed, bounds=bounds)
+        settings = replace(settings, seed=seed, bounds=self.limits)
         strengths: tuple[float, ...] = ()
         if not settings.strength and not self.free:
             kind = self.regularity.penalty
@@ -293,8 +338,3 @@ class ResiDual:
         rates = self.rates or (RATES if self.settings is None else (settings.learning_rate,))
         options = tuple(replace(settings, learning_rate=rate) for rate in rates)
         return Search(options, strengths, FEW_SHOT_NETWORK_EPOCHS)
-
-
-def _held_by(part: Drift, latent: torch.Tensor) -> torch.Tensor:
-    """What it costs that reference clips go elsewhere while axes are learned."""
-    return AXES_HOLD * part.of(latent)
