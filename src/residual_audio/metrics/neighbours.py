@@ -168,7 +168,8 @@ def _search(x: Array, rows: Array, precision: type, squared: Array, indices: Arr
     width = each * groups
     wanted = min(k + 1 + _MARGIN, groups) - 1
     size = max(16, _BLOCK_BYTES // (width * np.dtype(precision).itemsize))
-    buffer = np.full((min(size, len(rows)), width), np.inf, dtype=precision)
+    buffer = np.empty((min(size, len(rows)), width), dtype=precision)
+    buffer[:, n:] = np.inf  # the product fills the rest
     below = np.empty(buffer.shape, dtype=bool)
     # differences of a block, in memory that is used again
     space = np.empty((2, len(buffer) * 2 * (wanted + 1), d))
