@@ -182,7 +182,7 @@ def _search(x: Array, rows: Array, precision: type, squared: Array, indices: Arr
         minima = bounds.reshape(len(block), width // groups, groups).min(axis=1)
         minima.partition(wanted, axis=1)
         threshold = minima[:, wanted]
-        flat = np.flatnonzero(np.less_equal(bounds, threshold[:, None], out=below[: len(block)]))
+        flat = np.flatnonzero(_at_most(bounds, threshold, below[: len(block)]))
         row = flat // width
         column = flat - row * width
         counts = np.bincount(row, minlength=len(block))
@@ -191,6 +191,15 @@ def _search(x: Array, rows: Array, precision: type, squared: Array, indices: Arr
         proved = _refine(x, candidates, squared, indices, cap=4 * (k + _GROUPS))
         unproved.append(block[~proved])
     return np.concatenate(unproved)
+
+
+def _at_most(bounds: Array, threshold: Array, out: Array) -> Array:
+    """bounds [row, column] ≤ threshold [row]."""
+    with np.errstate():  # puts the size of the buffer back
+        # where several rows fit its buffer, NumPy writes each threshold out a row's length of times
+        # first, which takes longer than to compare
+        np.setbufsize(128)
+        return np.less_equal(bounds, threshold[:, None], out=out)
 
 
 @dataclass(frozen=True)
