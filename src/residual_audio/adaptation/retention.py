@@ -12,6 +12,7 @@ from typing import TypedDict
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 
 from residual_audio.adaptation.problem import Problem
 from residual_audio.data.splits import Folds
@@ -95,7 +96,8 @@ def retention_direct(
                     shares[i, j] += float(np.mean(kept)) / len(folds)
                 progress.advance(len(ks))
 
-    on_single_cores(some_folds, len(folds))
+    with threadpool_limits(1, user_api="blas"):  # numpy would start threads in every thread
+        on_single_cores(some_folds, len(folds))
     problem.forget()
     rows = _Rows(problem, "direct", ks, seed, folds)
     return [row for i, s in enumerate(sets) for row in rows.of(s, hits[i], shares[i])]

@@ -10,8 +10,9 @@ from drowned_problem import CLASSES, D, N, Source, make_problem
 
 from residual_audio.adaptation.comparison import compare
 from residual_audio.adaptation.divisions import Division, folds_of, splits_of
+from residual_audio.adaptation.methods import linear_probe
 from residual_audio.adaptation.methods.all_but_the_top import AllButTheTop
-from residual_audio.adaptation.methods.linear_probe import LinearProbe, logistic
+from residual_audio.adaptation.methods.linear_probe import LinearProbe, LogisticRegression
 from residual_audio.adaptation.methods.method import FromStore
 from residual_audio.adaptation.methods.output_gains import OutputGains
 from residual_audio.adaptation.methods.registry import (
@@ -264,14 +265,26 @@ def test_sets_of_stages_are_compared_at_the_same_number_of_heads(problem, monkey
     assert asked == pytest.approx([0.25 * n_heads] * 2)
 
 
-def test_logistic_regression_equals_sklearn():
-    from sklearn.linear_model import LogisticRegression
+@pytest.mark.parametrize("width", [5, 80])
+def test_logistic_regression_equals_sklearn_from_any_start(width):
+    from sklearn.linear_model import LogisticRegression as Reference
 
     rng = np.random.default_rng(0)
-    x, codes = rng.normal(size=(60, 5)), np.arange(60) % 3
-    weights = logistic(x, codes, 3, pull=0.1)
-    other = LogisticRegression(C=1 / (0.1 * 60), tol=1e-8, max_iter=1000).fit(x, codes)
-    np.testing.assert_allclose(weights[:-1].T, other.coef_, atol=1e-4)
+    x, codes = rng.normal(size=(60, width)), np.arange(60) % 3
+    ours = LogisticRegression(x, codes, 3)
+    assert ours.fit(1.0)
+    assert ours.fit(0.1)
+    scaled = (x - x.mean(0)) / (x.std(0) + 1e-6)
+    other = Reference(C=1 / (0.1 * 60), tol=1e-8, max_iter=1000).fit(scaled, codes)
+    np.testing.assert_allclose(ours.weights[:-1].T, other.coef_, atol=1e-4)
+    np.testing.assert_allclose(ours.scores(x), other.predict_proba(scaled), atol=1e-4)
+
+
+def test_a_probe_that_stops_at_its_cap_says_so(problem, monkeypatch):
+    split = next(splits_of(problem, folds_of(problem.clips, 3)))
+    assert LinearProbe("latent").fit(problem, split).notes["converged"]
+    monkeypatch.setattr(linear_probe, "STEPS", 1)
+    assert not LinearProbe("latent").fit(problem, split).notes["converged"]
 
 
 def test_names_of_stage_sets():

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import torch
+from scipy.optimize import minimize
+from scipy.special import logsumexp
 
 from residual_audio.adaptation.divisions import Split
 from residual_audio.adaptation.methods.choice import choose, unit_length
@@ -14,6 +15,10 @@ from residual_audio.adaptation.methods.method import Fitted, FromStore
 from residual_audio.adaptation.problem import Problem
 from residual_audio.metrics.classification import softmax
 from residual_audio.types import FloatArray
+
+STEPS = 1000
+# what scipy calls it when it has taken as many steps as it may
+AT_CAP = 1
 
 
 @dataclass(frozen=True)
@@ -31,37 +36,66 @@ class LinearProbe(FromStore):
         x = problem.latent if self.space == "latent" else unit_length(problem.joint)
         n_classes = len(problem.classes)
 
+        def regression(train: np.ndarray) -> LogisticRegression:
+            return LogisticRegression(x[train], problem.codes[train], n_classes)
+
+        tried, last = regression(split.fit), regression(split.train)
+
         def scores_of(pull: float, train: np.ndarray, test: np.ndarray) -> FloatArray:
-            mean, scale = x[train].mean(0), x[train].std(0) + 1e-6
-            weights = logistic((x[train] - mean) / scale, problem.codes[train], n_classes, pull)
-            inputs = np.concatenate([(x[test] - mean) / scale, np.ones((len(test), 1))], 1)
-            return softmax(inputs @ weights)
+            tried.fit(pull)
+            return tried.scores(x[test])
 
         pull = choose(self.pulls, scores_of, problem, split, 0.1)
-        scores = scores_of(pull, split.train, split.test)
-        return Fitted(scores, (x.shape[1] + 1) * n_classes, notes={"pull": pull})
+        converged = last.fit(pull)
+        notes = {"pull": pull, "converged": converged}
+        return Fitted(last.scores(x[split.test]), (x.shape[1] + 1) * n_classes, notes=notes)
 
 
-def logistic(x: FloatArray, codes: np.ndarray, n_classes: int, pull: float) -> FloatArray:
-    """Weights [d + 1, class] that minimise cross-entropy + pull/2 ‖W‖² (the bias is free)."""
-    turn = None
-    if len(x) < x.shape[1]:  # weights lie among the clips: the same problem in fewer coordinates
-        turn = np.linalg.svd(x, full_matrices=False)[2]
-        x = x @ turn.T
-    inputs = torch.as_tensor(np.concatenate([x, np.ones((len(x), 1))], 1), dtype=torch.float64)
-    target = torch.as_tensor(codes)
-    weights = torch.zeros(inputs.shape[1], n_classes, dtype=torch.float64, requires_grad=True)
-    optimiser = torch.optim.LBFGS(
-        [weights], max_iter=100, tolerance_grad=1e-5, line_search_fn="strong_wolfe"
-    )
+class LogisticRegression:
+    """Weights that minimise cross-entropy + pull/2 ‖W‖² on standardised vectors (the bias is free).
 
-    def loss() -> torch.Tensor:
-        optimiser.zero_grad()
-        value = torch.nn.functional.cross_entropy(inputs @ weights, target)
-        value = value + 0.5 * pull * weights[:-1].square().sum()
-        value.backward()
-        return value
+    Each fit begins from the weights of the one before.
+    """
 
-    optimiser.step(loss)  # type: ignore[arg-type]
-    found = weights.detach().numpy()
-    return found if turn is None else np.concatenate([turn.T @ found[:-1], found[-1:]])
+    def __init__(self, x: FloatArray, codes: np.ndarray, n_classes: int) -> None:
+        self._mean, self._scale = x.mean(0), x.std(0) + 1e-6
+        inputs = (x - self._mean) / self._scale
+        self._turn: FloatArray | None = None
+        if len(x) < x.shape[1]:  # weights lie among the clips: the same in fewer coordinates
+            self._turn = np.linalg.svd(inputs, full_matrices=False)[2]
+        self._inputs = self._with_ones(inputs)
+        self._target = np.eye(n_classes)[codes]
+        self._weights = np.zeros((self._inputs.shape[1], n_classes))
+
+    def fit(self, pull: float) -> bool:
+        """Whether it converged; False: it stopped at the cap."""
+        shape = self._weights.shape
+
+        def at(flat: FloatArray) -> tuple[float, FloatArray]:
+            weights = flat.reshape(shape)
+            logits = self._inputs @ weights
+            held = pull * weights
+            held[-1] = 0.0
+            loss = float((logsumexp(logits, axis=1) - (logits * self._target).sum(1)).mean())
+            slope = self._inputs.T @ (softmax(logits) - self._target) / len(logits) + held
+            return loss + 0.5 * float((held * weights).sum()), slope.ravel()
+
+        options = {"maxiter": STEPS, "maxfun": STEPS, "gtol": 1e-6, "ftol": 1e-13, "maxcor": 20}
+        found = minimize(at, self._weights.ravel(), jac=True, method="L-BFGS-B", options=options)
+        self._weights = found.x.reshape(shape)
+        return bool(found.status != AT_CAP)
+
+    @property
+    def weights(self) -> FloatArray:
+        """[d + 1, class] of standardised vectors, the bias last."""
+        if self._turn is None:
+            return self._weights
+        return np.concatenate([self._turn.T @ self._weights[:-1], self._weights[-1:]])
+
+    def scores(self, x: FloatArray) -> FloatArray:
+        """[clip, class]: probabilities."""
+        return softmax(self._with_ones((x - self._mean) / self._scale) @ self._weights)
+
+    def _with_ones(self, inputs: FloatArray) -> FloatArray:
+        inside = inputs if self._turn is None else inputs @ self._turn.T
+        return np.concatenate([inside, np.ones((len(inside), 1))], 1)
