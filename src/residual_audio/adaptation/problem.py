@@ -24,6 +24,7 @@ from residual_audio.models.joint import JointHead
 from residual_audio.passes.kept import Passes
 from residual_audio.reweight.axes import Components, attention_of, direct_spectra
 from residual_audio.reweight.cached import Streams
+from residual_audio.reweight.terms import DirectTerms, direct_terms
 from residual_audio.store import Store
 from residual_audio.types import (
     Clip,
@@ -36,6 +37,9 @@ from residual_audio.types import (
     attention_site,
     parse_unit,
 )
+
+KEPT_BYTES = 1 << 28
+"""Spectra of finished folds stay while they take no more: what comes after may ask for them."""
 
 
 class PooledVectors(Protocol):
@@ -76,6 +80,9 @@ class Problem:
     """The model has no text side: classes are centroids of training clips (see `on`), and there
     are none before a split has said which clips those are."""
     _spectra: dict[tuple[bytes, str], Spectrum] = field(default_factory=dict, repr=False)
+    _terms: dict[tuple[bytes, tuple[Unit, ...]], DirectTerms] = field(
+        default_factory=dict, repr=False
+    )
     _one_at_a_time: Lock = field(default_factory=Lock, repr=False)
 
     def __len__(self) -> int:
@@ -156,7 +163,7 @@ class Problem:
         key = np.asarray(rows).tobytes()
         with self._one_at_a_time:  # methods side by side want the same spectra
             missing = [unit for unit in units if (key, unit.name) not in self._spectra]
-            made = direct_spectra(self.direct, missing, rows)
+            made = direct_spectra(self.direct, missing, rows, to_be_cut=True)
             self._spectra.update({(key, name): spectrum for name, spectrum in made.items()})
         found = {}
         for unit in units:
@@ -170,6 +177,15 @@ class Problem:
         if not found:
             raise InputError("every unit is constant over these clips: nothing to reweight")
         return found
+
+    def terms(self, units: Sequence[Unit], rows: np.ndarray) -> DirectTerms:
+        """All clips along the principal axes of these clips, with no gains of means."""
+        spectra = self.spectra(units, rows, Components())
+        key = np.asarray(rows).tobytes(), tuple(units)
+        with self._one_at_a_time:
+            if key not in self._terms:
+                self._terms[key] = direct_terms(self.direct, spectra)
+            return self._terms[key]
 
     def vectors(self, unit: UnitLike) -> FloatArray:
         """Pooled over tokens, in the space that network gains of a unit act in.
@@ -190,8 +206,10 @@ class Problem:
         return self.pooled.site(site)
 
     def forget(self) -> None:
-        """Drop the spectra of finished folds."""
-        self._spectra.clear()
+        """Drop what finished folds made, spectra only where they take much room."""
+        self._terms.clear()
+        if sum(spectrum.basis.nbytes for spectrum in self._spectra.values()) > KEPT_BYTES:
+            self._spectra.clear()
 
 
 def problem_of(

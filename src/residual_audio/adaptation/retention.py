@@ -21,12 +21,12 @@ from residual_audio.metrics import classification, uncertainty
 from residual_audio.metrics.spectra import kept_share
 from residual_audio.passes.kept import Passes
 from residual_audio.progress import SILENT, Progress
-from residual_audio.reweight.axes import Components, chosen_units, network_spectra
+from residual_audio.reweight.axes import chosen_units, network_spectra
 from residual_audio.reweight.network import NetworkGains
 from residual_audio.reweight.rules import Ground, retain_first
-from residual_audio.reweight.terms import direct_terms
+from residual_audio.reweight.terms import DirectTerms
 from residual_audio.table import Table, from_rows
-from residual_audio.types import FloatArray
+from residual_audio.types import FloatArray, parse_units
 
 
 @dataclass(frozen=True)
@@ -81,19 +81,18 @@ def retention_direct(
         for fold in jobs:
             train, test = folds.train(fold), folds.test(fold)
             here = problem.on(train)
+            terms = problem.terms(chosen_units(problem.sites, "head", None), train).at(test)
             for i, stages in enumerate(sets):
-                units = chosen_units(problem.sites, "head", stages)
-                spectra = problem.spectra(units, train, Components())
-                terms = direct_terms(problem.direct, spectra).at(test)
+                units = parse_units(terms.units, problem.sites)
+                own = np.array([unit.stage in stages for unit in units])
+                kept = [terms.spectra[terms.units[u]].eigenvalues for u in np.flatnonzero(own)]
                 for j, k in enumerate(ks):
-                    # directions beyond the kept axes of a unit are not touched, as in training
-                    gains = retain_first(Ground(spectra, problem.sites), k)
+                    latent = terms.shifted(_beyond(terms, own, k))
                     with torch.no_grad():
-                        latent = terms.latent(terms.vector(gains))
                         scores = here.scores(problem.from_latent(latent))
                     hits[i, j, test] = classification.true_rank(scores, problem.codes[test]) == 1
-                    kept = [kept_share(s.eigenvalues, k) for s in spectra.values()]
-                    shares[i, j] += float(np.mean(kept)) / len(folds)
+                    share = np.mean([kept_share(values, k) for values in kept])
+                    shares[i, j] += float(share) / len(folds)
                 progress.advance(len(ks))
 
     with threadpool_limits(1, user_api="blas"):  # numpy would start threads in every thread
@@ -101,6 +100,13 @@ def retention_direct(
     problem.forget()
     rows = _Rows(problem, "direct", ks, seed, folds)
     return [row for i, s in enumerate(sets) for row in rows.of(s, hits[i], shares[i])]
+
+
+def _beyond(terms: DirectTerms, own: np.ndarray, k: int) -> FloatArray:
+    """[gain], λ − 1: −1 past the first k components of these units, else 0. Directions beyond the
+    axes of a unit are not touched, as in training."""
+    at = np.concatenate([np.arange(size) for size in terms.sizes])
+    return -((at >= k) & np.repeat(own, terms.sizes)).astype(np.float64)
 
 
 def retention_network(

@@ -105,14 +105,23 @@ def chosen_units(
 
 
 def direct_spectra(
-    contributions: Contributions, units: Sequence[Unit], rows: Index = slice(None)
+    contributions: Contributions,
+    units: Sequence[Unit],
+    rows: Index = slice(None),
+    *,
+    to_be_cut: bool = False,
 ) -> dict[str, Spectrum]:
-    """Centred PCA of each unit's contribution to the latent over the clips `rows`, by name."""
+    """Centred PCA of each unit's contribution to the latent over the clips `rows`, by name.
+
+    With `to_be_cut` a head has all eigenvalues, and only as many axes as it has dimensions: for
+    `Components`, which keeps no more of them.
+    """
     found = {}
     for unit in units:
         if unit.kind == "head":
             (head,) = unit.heads
-            spectrum = _projected(contributions.pools(head)[rows], contributions.operator(head))
+            pools, operator = contributions.pools(head)[rows], contributions.operator(head)
+            spectrum = _projected(pools, operator, unit.width if to_be_cut else None)
         else:
             spectrum = fit_spectrum(what_gains_move(contributions, unit)[rows])
         found[unit.name] = spectrum
@@ -138,22 +147,24 @@ def attention_of(unit: Unit, sites: Sequence[Site]) -> list[Site]:
     return [site for site in sites if site in unit.sites and site.kind == "attention"]
 
 
-def _projected(pools: FloatArray, operator: FloatArray) -> Spectrum:
-    """Spectrum of `pools @ operator`, by algebra in the smallest of clips and the two widths."""
+def _projected(pools: FloatArray, operator: FloatArray, n_axes: int | None = None) -> Spectrum:
+    """Spectrum of `pools @ operator`, by algebra in the smallest of clips and the two widths; only
+    the first axes are formed, if asked."""
     r, d = operator.shape
     if len(pools) < 2:
         raise InputError(f"a spectrum needs at least 2 clips, there are {len(pools)}")
     if len(pools) <= min(r, d):
-        return _of_few(pools.astype(np.float64) @ operator)
+        return _of_few(pools.astype(np.float64) @ operator, n_axes)
     if r >= d:
-        return fit_spectrum(pools @ operator)
+        whole = fit_spectrum(pools @ operator)
+        return replace(whole, basis=np.array(whole.basis[:n_axes]))
     # operator = L Q with orthonormal rows Q: the spectrum of pools @ L, its axes carried by Q
     q, upper = np.linalg.qr(operator.T.astype(np.float64))
     inner = fit_spectrum(pools.astype(np.float64) @ upper.T)
-    return Spectrum(inner.mean @ q.T, inner.basis @ q.T, inner.eigenvalues, inner.n)
+    return Spectrum(inner.mean @ q.T, inner.basis[:n_axes] @ q.T, inner.eigenvalues, inner.n)
 
 
-def _of_few(x: FloatArray) -> Spectrum:
+def _of_few(x: FloatArray, n_axes: int | None) -> Spectrum:
     """Spectrum of fewer clips than dimensions, from their products: axes without variance, which
     no clip defines, are left out."""
     mean = x.mean(0)
@@ -161,8 +172,8 @@ def _of_few(x: FloatArray) -> Spectrum:
     values, vectors = np.linalg.eigh(y @ y.T)
     values, vectors = values[:0:-1], vectors[:, :0:-1]  # centred: one direction is always empty
     seen = values > 1e-13 * max(float(values[0]), 1e-300)
-    values, vectors = values[seen], vectors[:, seen]
-    basis = vectors.T @ y / np.sqrt(values)[:, None]
+    values, vectors = values[seen], vectors[:, seen][:, :n_axes]
+    basis = vectors.T @ y / np.sqrt(values[:n_axes])[:, None]
     # small components come out a little askew to each other: rounding, as a share of their size
     q, upper = np.linalg.qr(basis.T)
     basis = np.ascontiguousarray(q.T) * np.sign(np.diagonal(upper))[:, None]

@@ -9,13 +9,14 @@ unweighed, what happened to the numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TypedDict
 
 import numpy as np
 
-from residual_audio.reweight.uncorrelated import centre_of, readers_of
-from residual_audio.types import FloatArray, Gains, Spectrum
+from residual_audio.reweight.uncorrelated import Uncorrelated, centre_of, readers_of
+from residual_audio.types import FloatArray, Gains
 
 
 class EditSize(TypedDict):
@@ -54,14 +55,18 @@ def edit_size(gains: Gains) -> EditSize:
 
 def likeness(one: Gains, other: Gains, *, weighed: bool = True) -> float:
     """The cosine of two edits as operators; NaN where one of them changes nothing."""
-    length = _inner(one, one, weighed) * _inner(other, other, weighed)
-    return _inner(one, other, weighed) / length**0.5 if length > 0 else float("nan")
+    return stability([one, other], weighed=weighed)
 
 
 def stability(edits: Sequence[Gains], *, weighed: bool = True) -> float:
-    """The mean cosine of all pairs of edits, fold against fold."""
-    found = [likeness(a, b, weighed=weighed) for a, b in combinations(edits, 2)]
-    return float(np.mean(found)) if found else float("nan")
+    """The mean cosine of all pairs of edits, fold against fold; NaN where one changes nothing."""
+    made = [_operators(gains) for gains in edits]
+    lengths = [max(_inner(own, own, weighed), 0.0) ** 0.5 for own in made]
+    if len(made) < 2 or not all(lengths):
+        return float("nan")
+    pairs = combinations(range(len(made)), 2)
+    found = [_inner(made[i], made[j], weighed) / (lengths[i] * lengths[j]) for i, j in pairs]
+    return float(np.mean(found))
 
 
 def times_chosen(edits: Sequence[Gains]) -> dict[str, int]:
@@ -81,44 +86,72 @@ def _spread(gains: Gains, unit: str) -> FloatArray:
     return np.sqrt(values.clip(0)) if len(values) else np.ones(1)
 
 
-def _inner(one: Gains, other: Gains, weighed: bool) -> float:
-    total = 0.0
-    for unit in one.gains:
-        if unit not in other.gains or not (_moves(one, unit) and _moves(other, unit)):
-            continue
-        changes = [np.asarray(gains.gains[unit], np.float64) - 1.0 for gains in (one, other)]
-        total += _operators(one.spectra[unit], other.spectra[unit], changes, weighed)
-        means = [gains.means.get(unit, 1.0) - 1.0 for gains in (one, other)]
-        along = np.asarray(one.spectra[unit].mean) @ np.asarray(other.spectra[unit].mean)
-        total += means[0] * means[1] * (float(along) if weighed else 1.0)
+@dataclass(frozen=True)
+class _Operator:
+    """What the edit of one unit does, made ready to be multiplied with others."""
+
+    basis: FloatArray
+    """[k, d]; none of a coarse gain, which is of everything."""
+    readers: FloatArray
+    read: FloatArray
+    """[k]: mean of (x r)²."""
+    change: FloatArray
+    """[k]: λ − 1"""
+    mean: FloatArray
+    mean_change: float
+    of_mean: FloatArray | None
+    """[d]: what it makes of the mean; None where it reads centred vectors."""
+
+    def times(self, other: _Operator, weighed: bool) -> float:
+        """tr(E₁' C E₂), C = 1 or the second moment of what the operators read, as both know it."""
+        if not len(self.basis) or not len(other.basis):
+            return float(self.change.sum() * other.change.sum())
+        along = seen = self.basis @ other.basis.T
+        orthonormal = self.readers is self.basis and other.readers is other.basis
+        if not orthonormal and not weighed:
+            seen = self.readers @ other.readers.T
         if weighed:
-            total += means[0] * _of_mean(other, one, unit) + means[1] * _of_mean(one, other, unit)
-    return total
+            mine, its = (seen, seen)
+            if not orthonormal:
+                mine, its = self.basis @ other.readers.T, self.readers @ other.basis.T
+            # C r = (mean of (x r)²) φ: components are uncorrelated, or nearly so
+            seen = 0.5 * (self.read[:, None] * mine + its * other.read)
+        return float(self.change @ (seen * along) @ other.change)
 
 
-def _operators(
-    one: Spectrum, other: Spectrum, changes: Sequence[FloatArray], weighed: bool
-) -> float:
-    """tr(E₁' C E₂), C = 1 or the second moment of what the operators read, as both know it."""
-    a, b = (np.asarray(s.basis, np.float64) for s in (one, other))
-    if not len(a) or not len(b):  # coarse: one gain of everything
-        return float(changes[0].sum() * changes[1].sum())
-    r, s = (np.asarray(readers_of(x), np.float64) for x in (one, other))
-    seen = r @ s.T
-    if weighed:
-        # C r = (mean of (x r)²) φ: components are uncorrelated, or nearly so
-        u, v = (np.asarray(x.eigenvalues).clip(0) for x in (one, other))
-        u, v = u / np.square(a).sum(1), v / np.square(b).sum(1)
-        seen = 0.5 * (u[:, None] * (a @ s.T) + (r @ b.T) * v)
-    return float(changes[0] @ (seen * (a @ b.T)) @ changes[1])
+def _operators(gains: Gains) -> dict[str, _Operator]:
+    """Of the units that move."""
+    return {unit: _operator(gains, unit) for unit in gains.gains if _moves(gains, unit)}
 
 
-def _of_mean(gains: Gains, other: Gains, unit: str) -> float:
-    """What an operator makes of the mean, along the other's: 0 where it reads centred vectors."""
+def _operator(gains: Gains, unit: str) -> _Operator:
     spectrum = gains.spectra[unit]
-    mean = np.asarray(spectrum.mean, np.float64) - centre_of(spectrum)
-    if not len(spectrum.basis) or not mean.any():
-        return 0.0
+    basis = np.asarray(spectrum.basis, np.float64)
+    slanted = isinstance(spectrum, Uncorrelated)
+    readers = np.asarray(readers_of(spectrum), np.float64) if slanted else basis
     change = np.asarray(gains.gains[unit], np.float64) - 1.0
-    made = (change * (np.asarray(readers_of(spectrum)) @ mean)) @ np.asarray(spectrum.basis)
-    return float(made @ np.asarray(other.spectra[unit].mean))
+    mean = np.asarray(spectrum.mean)
+    read, of_mean = np.zeros(0), None
+    if len(basis):
+        read = np.asarray(spectrum.eigenvalues).clip(0) / np.square(basis).sum(1)
+        beside = mean - centre_of(spectrum)
+        of_mean = (change * (readers @ beside)) @ basis if beside.any() else None
+    mean_change = gains.means.get(unit, 1.0) - 1.0
+    return _Operator(basis, readers, read, change, mean, mean_change, of_mean)
+
+
+def _inner(one: dict[str, _Operator], other: dict[str, _Operator], weighed: bool) -> float:
+    total = 0.0
+    for unit, mine in one.items():
+        its = other.get(unit)
+        if its is None:
+            continue
+        total += mine.times(its, weighed)
+        along = float(mine.mean @ its.mean) if weighed else 1.0
+        total += mine.mean_change * its.mean_change * along
+        if weighed:
+            # of both, what one makes of the mean along the other's
+            for a, b in ((mine, its), (its, mine)):
+                if b.of_mean is not None and a.mean_change:
+                    total += a.mean_change * float(b.of_mean @ a.mean)
+    return total

@@ -116,7 +116,8 @@ class TurnedClips:
         self._axes[inside] = terms.axes
         self._base = terms.here
         self._means = terms.means / roots.means[:, None] if len(terms.means) else terms.means
-        self._kept: Tensor | None = None
+        self._whole: Tensor | None = None
+        """[unit, clip × D]: contributions of few units as they are, where one gain scales each."""
 
     @torch.no_grad()
     def through(self, product: nn.Linear) -> TurnedClips:
@@ -126,7 +127,7 @@ class TurnedClips:
         found._base = product(self._base)
         found._axes = self._axes @ product.weight.T
         found._means = self._means @ product.weight.T
-        found._kept = None
+        found._whole = None
         return found
 
     def valued(self, value: Value) -> TurnedClips:
@@ -138,12 +139,13 @@ class TurnedClips:
     def only(self, units: Tensor) -> TurnedClips:
         """The same with these units alone, the others at 1."""
         found = copy(self)
-        found._kept = None
         found.units, found.width, found.roots = len(units), self.width, self.roots.at(units)
         found._amplitudes = self._amplitudes[units]
         axes = self._axes.view(self.units, self.width, -1)[units]
         found._axes = axes.flatten(0, 1)
         found._means = self._means[units] if len(self._means) else self._means
+        if self._shape == "scalar":
+            found._whole = (found._amplitudes @ axes).flatten(1)
         return found
 
     def nothing(self) -> TurnedEdit:
@@ -153,7 +155,7 @@ class TurnedClips:
 
     def moved(self, edit: TurnedEdit) -> Tensor:
         """What an edit adds to the latents, [clip, D]: linear in it."""
-        if self._shape == "scalar":
+        if self._whole is not None:
             moved = (edit.turns[:, 0, 0] @ self._whole).view_as(self._base)
         else:
             moved = (self._amplitudes @ edit.turns).transpose(0, 1).flatten(1) @ self._axes
@@ -171,21 +173,13 @@ class TurnedClips:
             value.backward()  # type: ignore[no-untyped-call]
         assert latent.grad is not None
         means = self._means @ latent.grad.sum(0)
-        if self._shape == "scalar":
+        if self._whole is not None:
             trace = self._whole @ latent.grad.flatten()
             same = torch.eye(self.width, dtype=trace.dtype) / self.width
             return value.item(), TurnedEdit(trace[:, None, None] * same, means)
         along = (latent.grad @ self._axes.T).view(-1, self.units, self.width).transpose(0, 1)
         slope = self._amplitudes.transpose(1, 2) @ along
         return value.item(), TurnedEdit(_shaped(slope, self._shape), means)
-
-    @property
-    def _whole(self) -> Tensor:
-        """[unit, clip × D]: contributions as they are, where one gain scales all of one."""
-        if self._kept is None:
-            axes = self._axes.view(self.units, self.width, -1)
-            self._kept = (self._amplitudes @ axes).flatten(1)
-        return self._kept
 
 
 def _shaped(matrices: Tensor, shape: Shape) -> Tensor:

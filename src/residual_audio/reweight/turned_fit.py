@@ -16,7 +16,7 @@ from residual_audio.reweight.penalty import Bounds
 from residual_audio.reweight.solver import Stopping
 from residual_audio.reweight.terms import DirectTerms
 from residual_audio.reweight.turned import Roots, Shape, TurnedClips, TurnedEdit, Value
-from residual_audio.reweight.turned_solver import TurnedSolution, solve_turned, steep
+from residual_audio.reweight.turned_solver import TurnedSolution, at_rest, solve_turned, steep
 
 ON_THE_WAY, AT_END = Stopping(2e-2, 200, descent=2e-3), Stopping(5e-3, 2000, descent=1e-4)
 
@@ -58,7 +58,8 @@ class TurnedFit:
         clips = self.clips.only(units)
         begin = None if start is None else start.at(units)
         # what is held is at rest at λ = 1, and so no part of the slope there
-        ridge *= steep(clips)
+        slope = at_rest(clips)
+        ridge, stop = ridge * steep(slope), replace(stop, unit=slope.steepest())
         found = solve_turned(clips.valued(self._value(hold)), self.bounds, ridge, begin, stop)
         return replace(found, edit=found.edit.among(units, self.clips.units))
 
@@ -99,7 +100,7 @@ def latents_under(edit: TurnedEdit, terms: DirectTerms, roots: Roots) -> Tensor:
 
 def _worth(clips: TurnedClips) -> Tensor:
     """[unit]: how steeply the loss falls with its gains at λ = 1."""
-    slope = clips.slope(clips.moved(clips.nothing()))[1]
+    slope = at_rest(clips)
     # slopes in z are those in S over √b
     units = slope.turns.square().sum((1, 2)) * clips.roots.units**2
     if len(slope.means):

@@ -64,9 +64,13 @@ def nearest_within(edit: TurnedEdit, bounds: Bounds, roots: Roots) -> TurnedEdit
     return TurnedEdit(turns, means)
 
 
-def steep(clips: TurnedClips) -> float:
-    """The root mean square slope at λ = 1, in which ridges are told."""
-    slope = clips.slope(clips.moved(clips.nothing()))[1]
+def at_rest(clips: TurnedClips) -> TurnedEdit:
+    """The slope at λ = 1."""
+    return clips.slope(clips.moved(clips.nothing()))[1]
+
+
+def steep(slope: TurnedEdit) -> float:
+    """The root mean square of a slope, in which ridges are told."""
     n = slope.turns.numel() + slope.means.numel()
     return (slope.dot(slope) / n) ** 0.5
 
@@ -140,9 +144,7 @@ def solve_turned(
     if not bounds.finite:
         return _without_bounds(clips, ridge, start, stop)
     descent = _Descent(clips, bounds, ridge)
-    unit = stop.unit
-    if unit is None:
-        unit = clips.slope(clips.moved(clips.nothing()))[1].steepest()
+    unit = at_rest(clips).steepest() if stop.unit is None else stop.unit
     here = last = descent.place(clips.nothing() if start is None else start)
     ahead, pace, values = here, 1.0, [descent.value(here)]
     done = False
@@ -174,7 +176,7 @@ def _without_bounds(
     """L-BFGS; it ends where ten steps, on the average, do not descend any more."""
     first = clips.nothing()
     inside, shape = first.turns.numel(), first.turns.shape
-    unit = clips.slope(clips.moved(first))[1].steepest() if stop.unit is None else stop.unit
+    unit = at_rest(clips).steepest() if stop.unit is None else stop.unit
 
     def edit_of(z: FloatArray) -> TurnedEdit:
         flat = torch.from_numpy(z).to(first.turns)

@@ -10,7 +10,6 @@ from drowned_problem import CLASSES, D, N, Source, make_problem
 
 from residual_audio.adaptation.comparison import compare
 from residual_audio.adaptation.divisions import Division, folds_of, splits_of
-from residual_audio.adaptation.methods import linear_probe
 from residual_audio.adaptation.methods.all_but_the_top import AllButTheTop
 from residual_audio.adaptation.methods.linear_probe import LinearProbe, LogisticRegression
 from residual_audio.adaptation.methods.method import FromStore
@@ -41,6 +40,7 @@ from residual_audio.metrics.calibration import expected_calibration_error
 from residual_audio.metrics.classification import softmax
 from residual_audio.reweight.axes import Components
 from residual_audio.reweight.few import UNJUDGED, fit_few
+from residual_audio.reweight.solver import Stopping
 from residual_audio.types import Clip
 
 
@@ -272,19 +272,20 @@ def test_logistic_regression_equals_sklearn_from_any_start(width):
     rng = np.random.default_rng(0)
     x, codes = rng.normal(size=(60, width)), np.arange(60) % 3
     ours = LogisticRegression(x, codes, 3)
+    exactly = Stopping(1e-6, 1000)
     assert ours.fit(1.0)
-    assert ours.fit(0.1)
+    assert ours.fit(0.1, exactly)
     scaled = (x - x.mean(0)) / (x.std(0) + 1e-6)
     other = Reference(C=1 / (0.1 * 60), tol=1e-8, max_iter=1000).fit(scaled, codes)
     np.testing.assert_allclose(ours.weights[:-1].T, other.coef_, atol=1e-4)
     np.testing.assert_allclose(ours.scores(x), other.predict_proba(scaled), atol=1e-4)
 
 
-def test_a_probe_that_stops_at_its_cap_says_so(problem, monkeypatch):
+def test_a_probe_that_stops_at_its_cap_says_so(problem):
     split = next(splits_of(problem, folds_of(problem.clips, 3)))
     assert LinearProbe("latent").fit(problem, split).notes["converged"]
-    monkeypatch.setattr(linear_probe, "STEPS", 1)
-    assert not LinearProbe("latent").fit(problem, split).notes["converged"]
+    once = LinearProbe("latent", stop=Stopping(evaluations=1))
+    assert not once.fit(problem, split).notes["converged"]
 
 
 def test_names_of_stage_sets():

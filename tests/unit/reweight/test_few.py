@@ -33,7 +33,7 @@ from residual_audio.reweight.turned import (
     _shaped,
     along_axes,
 )
-from residual_audio.reweight.turned_solver import nearest_within, solve_turned, steep
+from residual_audio.reweight.turned_solver import at_rest, nearest_within, solve_turned, steep
 from residual_audio.reweight.uncorrelated import uncorrelated
 from residual_audio.types import parse_units
 
@@ -127,7 +127,7 @@ def test_the_nearest_edit_within_bounds_is_within_and_no_member_is_nearer(terms,
 @pytest.mark.parametrize("shape", get_args(Shape))
 def test_optimality_conditions_hold_at_the_solution(terms, judge, bounds, shape):
     clips = clips_of(terms, judge, shape)
-    ridge = 0.3 * steep(clips)
+    ridge = 0.3 * steep(at_rest(clips))
     found = solve_turned(clips, bounds, ridge, stop=TIGHT)
     assert found.converged
     assert found.residual < 1e-5

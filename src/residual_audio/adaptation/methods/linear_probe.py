@@ -14,9 +14,10 @@ from residual_audio.adaptation.methods.choice import choose, unit_length
 from residual_audio.adaptation.methods.method import Fitted, FromStore
 from residual_audio.adaptation.problem import Problem
 from residual_audio.metrics.classification import softmax
+from residual_audio.reweight.solver import Stopping
+from residual_audio.reweight.turned_fit import AT_END
 from residual_audio.types import FloatArray
 
-STEPS = 1000
 # what scipy calls it when it has taken as many steps as it may
 AT_CAP = 1
 
@@ -25,12 +26,13 @@ AT_CAP = 1
 class LinearProbe(FromStore):
     """On standardised `latent` or `joint` vectors, the strength of the pull to 0 chosen.
 
-    >>> LinearProbe("latent")
-    LinearProbe(space='latent', pulls=(1.0, 0.1, 0.01, 0.001))
+    >>> LinearProbe("latent").pulls
+    (1.0, 0.1, 0.01, 0.001)
     """
 
     space: Literal["latent", "joint"] = "joint"
     pulls: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001)
+    stop: Stopping = AT_END
 
     def fit(self, problem: Problem, split: Split) -> Fitted:
         x = problem.latent if self.space == "latent" else unit_length(problem.joint)
@@ -42,11 +44,11 @@ class LinearProbe(FromStore):
         tried, last = regression(split.fit), regression(split.train)
 
         def scores_of(pull: float, train: np.ndarray, test: np.ndarray) -> FloatArray:
-            tried.fit(pull)
+            tried.fit(pull, self.stop)
             return tried.scores(x[test])
 
         pull = choose(self.pulls, scores_of, problem, split, 0.1)
-        converged = last.fit(pull)
+        converged = last.fit(pull, self.stop)
         notes = {"pull": pull, "converged": converged}
         return Fitted(last.scores(x[split.test]), (x.shape[1] + 1) * n_classes, notes=notes)
 
@@ -66,9 +68,11 @@ class LogisticRegression:
         self._inputs = self._with_ones(inputs)
         self._target = np.eye(n_classes)[codes]
         self._weights = np.zeros((self._inputs.shape[1], n_classes))
+        # the largest slope where all weights are 0, in which the tolerance is told
+        self._unit = float(np.abs(self._inputs.T @ (1 / n_classes - self._target)).max()) / len(x)
 
-    def fit(self, pull: float) -> bool:
-        """Whether it converged; False: it stopped at the cap."""
+    def fit(self, pull: float, stop: Stopping = AT_END) -> bool:
+        """Whether it converged, by the rule for gains; False: it stopped at the cap."""
         shape = self._weights.shape
 
         def at(flat: FloatArray) -> tuple[float, FloatArray]:
@@ -80,7 +84,13 @@ class LogisticRegression:
             slope = self._inputs.T @ (softmax(logits) - self._target) / len(logits) + held
             return loss + 0.5 * float((held * weights).sum()), slope.ravel()
 
-        options = {"maxiter": STEPS, "maxfun": STEPS, "gtol": 1e-6, "ftol": 1e-13, "maxcor": 20}
+        options = {
+            "maxiter": stop.evaluations,
+            "maxfun": stop.evaluations,
+            "gtol": stop.tolerance * self._unit,
+            "ftol": stop.descent / 10,
+            "maxcor": 20,
+        }
         found = minimize(at, self._weights.ravel(), jac=True, method="L-BFGS-B", options=options)
         self._weights = found.x.reshape(shape)
         return bool(found.status != AT_CAP)

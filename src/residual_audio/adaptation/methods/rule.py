@@ -22,7 +22,6 @@ from residual_audio.reweight.axes import (
 )
 from residual_audio.reweight.gains import n_gains
 from residual_audio.reweight.rules import STRATEGIES, Ground, apply_rule
-from residual_audio.reweight.terms import terms_of
 from residual_audio.types import FloatArray, Gains, parse_unit
 
 
@@ -46,7 +45,7 @@ class Rule(FromStore):
 
     def fit(self, problem: Problem, split: Split) -> Fitted:
         gains = rule_gains(problem, split.train, self)
-        terms = terms_of(problem.direct, gains)
+        terms = problem.terms(chosen_units(problem.sites, "head", self.stages), split.train)
         with torch.no_grad():
             latent = terms.latent(terms.vector(gains), torch.as_tensor(split.test))
             joint = problem.from_latent(latent)
