@@ -94,10 +94,13 @@ def _ablation(
                 model.joint(model.encode(features, edit=edit))
 
     _warm(model, passes)
+    # in turn, the best of several of both: the pace of a machine changes while this runs
     naive_seconds = _best(naive, 2)
     exact = exact_ablation(model, passes.batches(size=BATCH), judge, units)
-    # short against the exact way, so that a moment's company would show: best of several, both
+    naive_seconds = min(naive_seconds, _best(naive, 1))
+    again = exact_ablation(model, passes.batches(size=BATCH), judge, units)
     naive_seconds = min(naive_seconds, _best(naive, 1)) * len(units) / len(sample)
+    exact_seconds = min(exact.about.seconds, again.about.seconds)
 
     def estimate() -> Effects:
         return first_order_ablation(model, passes.batches(size=BATCH), judge, units)
@@ -109,9 +112,9 @@ def _ablation(
         "n_heads": len(units),
         "naive_heads_timed": len(sample),
         "naive_seconds": naive_seconds,
-        "exact_seconds": exact.about.seconds,
+        "exact_seconds": exact_seconds,
         "first_order_seconds": first_seconds,
-        "exact_ratio": naive_seconds / exact.about.seconds,
+        "exact_ratio": naive_seconds / exact_seconds,
         "first_order_ratio": naive_seconds / first_seconds,
         "first_order_rank_correlation": same.value,
     }

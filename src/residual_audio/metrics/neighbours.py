@@ -83,14 +83,14 @@ def neighbour_distances(
     n_heads, n_clips, _ = x.shape
     values = np.full((n_heads, n_clips, k), np.nan)
     resolution = input_resolution(x)
-    n = np.zeros(n_heads, dtype=np.int64)
+    n, room = np.zeros(n_heads, dtype=np.int64), Room()
     for h in range(n_heads):
         cloud = x[h].astype(np.float64)
         if transform is not None:
             root = np.asarray(transform[h], dtype=np.float64)
             cloud = cloud @ root
             resolution[h] *= np.linalg.norm(root, 2) if root.size else 0.0
-        keep, found = _without_duplicates(x[h], cloud, k, 8 * resolution[h])
+        keep, found = _without_duplicates(x[h], cloud, k, 8 * resolution[h], room)
         n[h] = len(keep)
         values[h, keep, : found.shape[1]] = found
     return Distances(values, resolution, n, n_clips - n)
@@ -111,16 +111,32 @@ def first_of_each(x: Array) -> Array:
     return np.delete(np.arange(len(x)), dropped)
 
 
-def _without_duplicates(x: Array, cloud: Array, k: int, tolerance: Array) -> tuple[Array, Array]:
+class Room:
+    """Memory to work in that is used again: fresh memory costs more than what is done in it."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array] = {}
+
+    def array(self, name: str, shape: tuple[int, ...], kind: type) -> Array:
+        """With anything in it; what was asked for by this name before is gone."""
+        known = self._arrays.get(name)
+        if known is None or known.shape != shape or known.dtype != kind:
+            known = self._arrays[name] = np.empty(shape, dtype=kind)
+        return known
+
+
+def _without_duplicates(
+    x: Array, cloud: Array, k: int, tolerance: Array, room: Room
+) -> tuple[Array, Array]:
     """Points that are left, and their distances: equal rows are dropped, then the later of two
     points closer than the input can tell apart, until none are left."""
     keep = np.arange(len(x))
-    found = nearest(cloud, k)[0]
+    found = nearest(cloud, k, room=room)[0]
     if found.shape[1] == 0 or not (found[:, 0] <= tolerance).any():
         return keep, found  # as a rule: nothing is that close, so that no two rows are equal
     keep = first_of_each(x)
     while True:
-        distances, indices = nearest(cloud[keep], k, return_indices=True)
+        distances, indices = nearest(cloud[keep], k, return_indices=True, room=room)
         close = distances <= np.minimum(tolerance[keep][:, None], tolerance[keep][indices])
         earlier = (close & (indices < np.arange(len(keep))[:, None])).any(axis=1)
         if not earlier.any():
@@ -128,7 +144,9 @@ def _without_duplicates(x: Array, cloud: Array, k: int, tolerance: Array) -> tup
         keep = keep[~earlier]
 
 
-def nearest(x: Array, k: int, *, return_indices: bool = False) -> tuple[Array, Array]:
+def nearest(
+    x: Array, k: int, *, return_indices: bool = False, room: Room | None = None
+) -> tuple[Array, Array]:
     """Exact k nearest neighbours of each row of x [n, d] among the others.
 
     Returns distances [n, k'] and indices [n, k'] (empty unless asked for), k' = min(k, n − 1).
@@ -142,15 +160,17 @@ def nearest(x: Array, k: int, *, return_indices: bool = False) -> tuple[Array, A
     x = x / scale
     squared = np.full((n, k), np.nan)
     indices = np.full((n, k) if return_indices else (n, 0), -1, dtype=np.int64)
-    rows = np.arange(n)
+    rows, room = np.arange(n), Room() if room is None else room
     for precision in (np.float32, np.float64):
         if len(rows):
-            rows = _search(x, rows, precision, squared, indices)
+            rows = _search(x, rows, precision, squared, indices, room)
     _brute_force(x, rows, squared, indices)
     return np.sqrt(squared) * scale, indices
 
 
-def _search(x: Array, rows: Array, precision: type, squared: Array, indices: Array) -> Array:
+def _search(
+    x: Array, rows: Array, precision: type, squared: Array, indices: Array, room: Room
+) -> Array:
     """Fill in the rows that can be proved at this precision; return the others."""
     n, d = x.shape
     k = squared.shape[1]
@@ -159,8 +179,12 @@ def _search(x: Array, rows: Array, precision: type, squared: Array, indices: Arr
     # rounding of the inputs, with 2|x||y| ≤ |x|² + |y|²; doubled to be safe
     epsilon = 4 * (d + 8) * float(np.finfo(precision).eps)
     norms = (centred * centred).sum(axis=1)
-    left: Array = np.concatenate([-2 * centred, np.ones((n, 1))], axis=1).astype(precision)
-    right: Array = np.concatenate([centred.T, norms[None] * (1 - epsilon)]).astype(precision)
+    left = room.array("left", (n, d + 1), precision)
+    np.multiply(centred, -2, out=left[:, :d], casting="same_kind")
+    left[:, d] = 1
+    right = room.array("right", (d + 1, n), precision)
+    right[:d] = centred.T
+    right[d] = norms * (1 - epsilon)
 
     # an odd number in a group: rows a power of two apart share cache lines
     each = max(1, -(-n // _GROUPS) - 1 | 1)
@@ -168,18 +192,19 @@ def _search(x: Array, rows: Array, precision: type, squared: Array, indices: Arr
     width = each * groups
     wanted = min(k + 1 + _MARGIN, groups) - 1
     size = max(16, _BLOCK_BYTES // (width * np.dtype(precision).itemsize))
-    buffer = np.empty((min(size, len(rows)), width), dtype=precision)
+    buffer = room.array("bounds", (min(size, len(rows)), width), precision)
     buffer[:, n:] = np.inf  # the product fills the rest
-    below = np.empty(buffer.shape, dtype=bool)
-    # differences of a block, in memory that is used again
-    space = np.empty((2, len(buffer) * 2 * (wanted + 1), d))
+    below = room.array("below", buffer.shape, bool)
+    # differences of a block
+    space = room.array("space", (2, len(buffer) * 2 * (wanted + 1), d), np.float64)
     unproved = []
     for start in range(0, len(rows), size):
         block = rows[start : start + size]
         bounds = buffer[: len(block)]
         np.matmul(left[block], right, out=bounds[:, :n])
         bounds[np.arange(len(block)), block] = np.inf  # a point is not its own neighbour
-        minima = bounds.reshape(len(block), width // groups, groups).min(axis=1)
+        minima = room.array("minima", (len(block), groups), precision)
+        bounds.reshape(len(block), width // groups, groups).min(axis=1, out=minima)
         minima.partition(wanted, axis=1)
         threshold = minima[:, wanted]
         flat = np.flatnonzero(_at_most(bounds, threshold, below[: len(block)]))
