@@ -168,29 +168,18 @@ def _agreed(
 ) -> Agreement:
     """The weakest ridge for which the edits of both parts, each of units of its own, have the
     cosine that is demanded, or the strongest there is."""
-    edits = [start, parts[1].solve(parts[1].units(n), FIRST, start, ON_THE_WAY).edit]
-
-    def under(ridge: float) -> Agreement:
+    edits = [start, start]
+    for ridge in (FIRST, *STRONGER):
+        for i, part in enumerate(parts):
+            if ridge > FIRST or i:  # the first part has been fitted so
+                edits[i] = part.solve(part.units(n), ridge, edits[i], ON_THE_WAY).edit
         made = []
         for part, edit in zip(parts, edits, strict=True):
-            if ridge > FIRST:
-                edit = part.solve(part.units(n), ridge, edit, ON_THE_WAY).edit
             along, x = along_axes(terms, part.clips.roots.plain(edit))
             made.append(along.gains(torch.from_numpy(1.0 + x)))
-        return Agreement(ridge, likeness(*made))
-
-    found = under(FIRST)
-    if found.likeness >= demanded:
-        return found
-    # the stronger the ridge, the more alike: if the strongest does not do, none does
-    weaker, found = list(STRONGER[:-1]), under(STRONGER[-1])
-    while weaker and found.likeness >= demanded:
-        middle = len(weaker) // 2
-        tried = under(weaker[middle])
-        if tried.likeness >= demanded:
-            weaker, found = weaker[:middle], tried
-        else:
-            weaker = weaker[middle + 1 :]
+        found = Agreement(ridge, likeness(*made))
+        if found.likeness >= demanded:
+            break
     return found
 
 
