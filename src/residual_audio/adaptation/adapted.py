@@ -17,6 +17,7 @@ from residual_audio.adaptation.methods.registry import (
     Entry,
     find_entries,
     kept_entries,
+    main_entries,
     main_key,
     offered,
 )
@@ -38,7 +39,7 @@ from residual_audio.table import Table, from_rows
 from residual_audio.types import FloatArray, Gains, HeardBefore, Result, Score
 
 WHOLE = "adapted"
-"""The name of a comparison of all methods on all clips."""
+"""The name of a comparison of the main methods, or all, on all clips."""
 FEW_SHOT = ("coarse", "rotated", "random", "output-gains", "ridge", "linear-probe-*")
 
 
@@ -56,7 +57,9 @@ class AdaptSettings:
     shots: tuple[int, ...] = ()
     """Few-shot curves of the main methods with so many clips a class."""
     methods: tuple[str, ...] = ()
-    """Keys of methods (`*` stands for anything); none for all that there are."""
+    """Keys of methods (`*` stands for anything); none for the main ones."""
+    every_method: bool = False
+    """All that there are: four times as long as the main ones."""
     skip_missing: bool = False
     """Methods that the store has nothing for are passed over, rather than refused."""
     keep: tuple[str, ...] = ()
@@ -76,6 +79,8 @@ class AdaptSettings:
     def __post_init__(self) -> None:
         if self.max_loss is not None and not self.keep:
             raise InputError("what may be lost is of reference runs: name some to keep")
+        if self.every_method and self.methods:
+            raise InputError("every method, or those that are named: give one or the other")
 
 
 @dataclass
@@ -88,6 +93,8 @@ class Adaptation:
     gains: dict[str, Gains] = field(default_factory=dict)
     """Fold → gains of the main method."""
     outcomes: list[Outcome] = field(default_factory=list)
+    main: Verdict | None = None
+    """The main method's row."""
 
     @property
     def gain_files(self) -> dict[str, Gains]:
@@ -117,12 +124,13 @@ def adapt(
     held, told = _references(asked, problem, progress)
     if held and problem.contributions is not None:
         there = [*there, *kept_entries(held, asked.max_loss)]
-    entries = there
+    entries, named = there, list[Entry]()
     if asked.methods:
         entries = find_entries(asked.methods, there, skip_missing=asked.skip_missing)
-    name = asked.name or name_of_part(
-        entries if entries != there else [], asked.folds, asked.split.rpartition("#")[2]
-    )
+        named = entries if entries != there else []
+    elif not asked.every_method:
+        entries = main_entries(problem, there)
+    name = asked.name or name_of_part(named, asked.folds, asked.split.rpartition("#")[2])
     how = Division(allow_missing=asked.allow_missing)
     places = heard(elsewhere(told or held, problem), hear)
     outcomes = compare(
@@ -151,6 +159,7 @@ def adapt(
         _result(problem, division, found, asked.seeds, name, store.heard_before),
         {} if main is None else main.gains,
         outcomes,
+        None if main is None else next(row for row in found if row["key"] == main.entry.key),
     )
 
 

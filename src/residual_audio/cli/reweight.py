@@ -15,6 +15,7 @@ from residual_audio.cli.output import print_json, print_table, say, show_table
 from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
+    from residual_audio.adaptation.verdicts import Verdict
     from residual_audio.surface.caption_gains import CaptionAdaptation
     from residual_audio.surface.runs import Run
 
@@ -38,6 +39,10 @@ def compare(
         list[str] | None,
         typer.Option("--method", help="Only this method, by key (heads-23, rule-*); repeatable."),
     ] = None,
+    every_method: Annotated[
+        bool,
+        typer.Option("--every-method", help="All methods, not the main ones (four times as long)."),
+    ] = False,
     network: Annotated[
         bool,
         typer.Option("--network", help="Also what runs the encoder: gains in it, LoRA, tuning."),
@@ -72,7 +77,7 @@ def compare(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Every adaptation on the same grouped folds, in one table: RUN/tables/adapted.csv.
+    """Adaptations, controls and baselines on the same grouped folds: RUN/tables/adapted.csv.
 
     A comparison of some methods or folds has tables of its own (RUN/tables/adapted_….csv) and
     leaves those of the whole as they are. With `--by captions` (or where clips have no labels):
@@ -92,6 +97,7 @@ def compare(
             seeds=tuple(range(seed, seed + seeds)),
             shots=tuple(int(n) for n in shots.split(",")) if shots else (),
             methods=tuple(method or ()),
+            every_method=every_method,
             allow_missing=allow_missing,
             keep=tuple(keep or ()),
             max_loss=max_loss,
@@ -123,6 +129,8 @@ def compare(
     if json:
         print_json(found.result.details["table"])
         return
+    if found.main is not None:
+        say(_answer(found.main))
     if not quiet:
         columns = ["method", "parameters", "top1", "top1_fold_std", "gain", "gain_low", "gain_high"]
         edit = ["units_moved", "moved", "energy", "distance", "negative", "stability", "always"]
@@ -132,6 +140,22 @@ def compare(
     say(f"{len(written)} files below {run}")
     if note := (found.result.details["heard_before"] or {}).get("note"):
         say(f"note: {note}", err=True)
+
+
+def _answer(row: Verdict) -> str:
+    """What the main method gained, and what moved for it."""
+    learned = "over" if row["gain_low"] > 0 else "which is not clear of 0, over"
+    moved = (
+        f"; {row['units_moved']:.0f} heads moved, edits of two folds have a cosine of "
+        f"{row['stability']:.2f}"
+        if row.get("units_moved")
+        else "; nothing moved"
+    )
+    return (
+        f"{row['method']}: top-1 {row['top1']:.1%}, {100 * row['gain']:+.1f} points "
+        f"[{100 * row['gain_low']:+.1f}, {100 * row['gain_high']:+.1f}] {learned} the model as it "
+        f"is (n = {row['n']}){moved}"
+    )
 
 
 @app.command("fit")

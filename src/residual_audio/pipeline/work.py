@@ -107,6 +107,7 @@ def reweight_store(at: Workshop) -> Done:
         n_folds=at.settings.n_folds,
         seeds=(at.settings.seed,),
         methods=() if at.settings.every_method else main,
+        every_method=at.settings.every_method,
         skip_missing=True,
         retention=not quick,
         name=WHOLE,

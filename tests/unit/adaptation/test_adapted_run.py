@@ -11,7 +11,12 @@ from counted import Counted
 
 from residual_audio.adaptation.adapted import WHOLE, AdaptSettings, adapt, fit_whole
 from residual_audio.adaptation.divisions import Division, folds_of, splits_of
-from residual_audio.adaptation.methods.registry import offered
+from residual_audio.adaptation.methods.registry import (
+    REFERENCE,
+    kept_entries,
+    main_entries,
+    offered,
+)
 from residual_audio.adaptation.methods.residual import NETWORK, ResiDual
 from residual_audio.adaptation.problem import problem_of
 from residual_audio.adaptation.smaller import retain_and_prune
@@ -27,6 +32,7 @@ def test_adaptation_of_a_run_and_its_figures(store, tmp_path):
     found = adapt(store, AdaptSettings(methods=("heads-0123",), shots=(2,), name=WHOLE))
     names = [table.name for table in found.tables]
     assert names[0] == "adapted"
+    assert found.main["key"] == "heads-0123"
     assert {"adapted_against", "gains_components", "gains_units", "retention_direct"} <= set(names)
     assert set(found.gains) == {"1", "2", "3", "4", "5"}  # the data set's own folds
     assert found.result.task == "adapted"
@@ -34,6 +40,20 @@ def test_adaptation_of_a_run_and_its_figures(store, tmp_path):
     write_tables(tmp_path, found.tables)
     wanted = {"adaptation", "few_shot", "retention", "gains_by_head"}
     assert {path.stem for path in draw_all(tmp_path, wanted)} == wanted
+
+
+def test_the_main_table_has_the_main_methods_what_is_kept_and_what_runs_the_encoder(store, passes):
+    problem = problem_of(store, passes=passes)
+    among = [*offered(problem), *kept_entries(("synthetic",), None)]
+    keys = {entry.key for entry in main_entries(problem, among)}
+    assert {REFERENCE, "heads-0123", "heads-all", "rotated", "rule-window", "ridge"} <= keys
+    assert {"kept", "kept-bounded", "network-heads-23", "lora"} <= keys
+    assert not {"unbounded", "heads-23", "mlps"} & keys
+
+
+def test_every_method_and_named_ones_contradict_each_other():
+    with pytest.raises(InputError, match="one or the other"):
+        AdaptSettings(methods=("ridge",), every_method=True)
 
 
 def test_a_comparison_says_what_the_model_heard_in_training(store, monkeypatch):

@@ -37,7 +37,8 @@ def test_a_run_compares_the_main_methods_or_all(monkeypatch, tmp_path, given, th
 
     with pytest.raises(_Asked) as found:
         work.reweight_store(Place)
-    keys = found.value.args[0].methods
-    chosen = {entry.key for entry in (find_entries(keys, ENTRIES) if keys else ENTRIES)}
+    asked_for = found.value.args[0]
+    every = asked_for.every_method
+    chosen = {e.key for e in (ENTRIES if every else find_entries(asked_for.methods, ENTRIES))}
     assert there <= chosen
     assert not absent & chosen

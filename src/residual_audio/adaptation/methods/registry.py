@@ -146,6 +146,23 @@ def offered(problem: Problem) -> list[Entry]:
     return [replace(e, label=label) if e.key == REFERENCE else e for e in there]
 
 
+MAIN = (
+    "prompt-ensemble", "heads-all", "pca", "coarse", "rotated", "random", "shuffled", "rule-*",
+    "output-gains", "all-but-the-top", "whitening", "ridge", "linear-probe-*",
+)  # fmt: skip
+"""Besides ResiDual on all heads: what its bound, its axes and its labels are worth, and what costs
+little. Without bounds, and of other units and sets of stages, gains take most of the time."""
+
+
+def main_entries(problem: Problem, among: Sequence[Entry]) -> list[Entry]:
+    """Those of the main table: what was asked for by keeping references or running the encoder is
+    a part of it."""
+    known = {entry.key for entry in ENTRIES}
+    keys = (main_key(problem), *MAIN)
+    wanted = find_entries(keys, among, skip_missing=True)
+    return [e for e in among if e in wanted or e.method.runs_encoder or e.key not in known]
+
+
 CAPTIONED = (ZeroShot, ResiDual, OutputGains, LoRA, BitFit, HeadTuning, FineTuning)
 """Methods that learn from what is right for a clip, whether it has a class or not."""
 
