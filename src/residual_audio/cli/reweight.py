@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from residual_audio.cli import options, reweight_protocol, reweight_studies
+from residual_audio.cli.adapted_table import answer, show_verdicts
 from residual_audio.cli.groups import Group
 from residual_audio.cli.inputs import given_bounds, given_run
 from residual_audio.cli.output import print_json, print_table, say, show_table
 from residual_audio.cli.terminal import watching
 
 if TYPE_CHECKING:
-    from residual_audio.adaptation.verdicts import Verdict
     from residual_audio.surface.caption_gains import CaptionAdaptation
     from residual_audio.surface.runs import Run
 
@@ -130,32 +130,12 @@ def compare(
         print_json(found.result.details["table"])
         return
     if found.main is not None:
-        say(_answer(found.main))
+        say(answer(found.main))
     if not quiet:
-        columns = ["method", "parameters", "top1", "top1_fold_std", "gain", "gain_low", "gain_high"]
-        edit = ["units_moved", "moved", "energy", "distance", "negative", "stability", "always"]
-        edit += ["ever", "capped"]
-        lost = ["lost", "lost_error"] if keep or cost else []
-        show_table(found.tables[0], [*columns, *edit, *lost, "seconds"])
+        show_verdicts(found.result.details["table"], found.tables[0].caption)
     say(f"{len(written)} files below {run}")
     if note := (found.result.details["heard_before"] or {}).get("note"):
         say(f"note: {note}", err=True)
-
-
-def _answer(row: Verdict) -> str:
-    """What the main method gained, and what moved for it."""
-    learned = "over" if row["gain_low"] > 0 else "which is not clear of 0, over"
-    moved = (
-        f"; {row['units_moved']:.0f} heads moved, edits of two folds have a cosine of "
-        f"{row['stability']:.2f}"
-        if row.get("units_moved")
-        else "; nothing moved"
-    )
-    return (
-        f"{row['method']}: top-1 {row['top1']:.1%}, {100 * row['gain']:+.1f} points "
-        f"[{100 * row['gain_low']:+.1f}, {100 * row['gain_high']:+.1f}] {learned} the model as it "
-        f"is (n = {row['n']}){moved}"
-    )
 
 
 @app.command("fit")
