@@ -12,6 +12,7 @@ from residual_audio import provenance
 from residual_audio.adaptation.choices import chosen_table
 from residual_audio.adaptation.comparison import Outcome, compare
 from residual_audio.adaptation.divisions import Division, whole_split
+from residual_audio.adaptation.harder_splits import OnSplit, on_all_splits
 from residual_audio.adaptation.methods.registry import (
     REFERENCE,
     Entry,
@@ -40,6 +41,7 @@ from residual_audio.types import FloatArray, Gains, HeardBefore, Result, Score
 
 WHOLE = "adapted"
 """The name of a comparison of the main methods, or all, on all clips."""
+HARDER = "adapted_splits"
 FEW_SHOT = ("coarse", "rotated", "random", "output-gains", "ridge", "linear-probe-*")
 
 
@@ -53,6 +55,8 @@ class AdaptSettings:
     """Grouped folds, where there are no official ones."""
     split: str = ""
     """Other folds: `FILE.csv#COLUMN` for whole values out, `FILE.csv#COLUMN:blocks`."""
+    harder: tuple[str, ...] = ()
+    """Such folds on which the main method is told as well, in a table of its own."""
     seeds: tuple[int, ...] = (0,)
     shots: tuple[int, ...] = ()
     """Few-shot curves of the main methods with so many clips a class."""
@@ -95,6 +99,8 @@ class Adaptation:
     outcomes: list[Outcome] = field(default_factory=list)
     main: Verdict | None = None
     """The main method's row."""
+    splits: list[OnSplit] = field(default_factory=list)
+    """The same on harder splits, where there are any."""
 
     @property
     def gain_files(self) -> dict[str, Gains]:
@@ -124,12 +130,8 @@ def adapt(
     held, told = _references(asked, problem, progress)
     if held and problem.contributions is not None:
         there = [*there, *kept_entries(held, asked.max_loss)]
-    entries, named = there, list[Entry]()
-    if asked.methods:
-        entries = find_entries(asked.methods, there, skip_missing=asked.skip_missing)
-        named = entries if entries != there else []
-    elif not asked.every_method:
-        entries = main_entries(problem, there)
+    entries = _asked_entries(asked, problem, there)
+    named = entries if asked.methods and entries != there else []
     name = asked.name or name_of_part(named, asked.folds, asked.split.rpartition("#")[2])
     how = Division(allow_missing=asked.allow_missing)
     places = heard(elsewhere(told or held, problem), hear)
@@ -147,6 +149,11 @@ def adapt(
         if asked.draws:
             how = replace(how, seed=asked.seeds[0])
             tables.append(chosen_table(problem, division, main, how, asked.draws, progress))
+    splits = list[OnSplit]()
+    if asked.harder and main is not None:
+        first = division.source, found
+        splits = on_all_splits(problem, first, asked.harder, asked.n_folds, asked.seeds, progress)
+        tables.append(from_rows(HARDER, splits, "The main method on harder splits"))
     if asked.shots:
         tables.append(few_shot_table(problem, division, outcomes, asked, progress))
     if asked.retention and problem.contributions is not None:
@@ -160,7 +167,16 @@ def adapt(
         {} if main is None else main.gains,
         outcomes,
         None if main is None else next(row for row in found if row["key"] == main.entry.key),
+        splits,
     )
+
+
+def _asked_entries(
+    asked: AdaptSettings, problem: Problem, there: Sequence[Entry]
+) -> Sequence[Entry]:
+    if asked.methods:
+        return find_entries(asked.methods, there, skip_missing=asked.skip_missing)
+    return there if asked.every_method else main_entries(problem, there)
 
 
 def _references(

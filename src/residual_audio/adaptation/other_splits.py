@@ -50,7 +50,8 @@ class ColumnSplit:
     def values(self, clips: Sequence[Clip]) -> list[str]:
         """The column's value of every clip, found by its id; it may be empty."""
         rows = read_csv(self.path, [self.column])
-        key = next((name for name in IDENTITIES if name in rows[0]), None)
+        there = {name.lower(): name for name in reversed(list(rows[0]))}
+        key = next((there[name] for name in IDENTITIES if name in there), None)
         if key is None:
             raise InputError(f"'{self.path}' names no clips: it needs a column {IDENTITIES[0]}")
         named = {row[key]: row[self.column].strip() for row in rows}
@@ -77,6 +78,9 @@ def divide(problem: Problem, split: str, n_folds: int = 5, seed: int = 0) -> tup
         replace(clip, group=value or clip.group)
         for clip, value in zip(problem.clips, values, strict=True)
     )
+    # of three dynamics there are three folds, each without one of them
+    n_folds = max(2, min(n_folds, len({_group(clip) for clip in clips})))
+    names = names[:n_folds]
     source = f"whole values of {asked.column} out, {n_folds} folds, seed {seed}"
     if empty := values.count(""):
         source += f"; {empty} clips without one by their group"

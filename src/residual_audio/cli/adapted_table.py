@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from residual_audio.cli.output import print_table, say
 
 if TYPE_CHECKING:
+    from residual_audio.adaptation.harder_splits import OnSplit
     from residual_audio.adaptation.verdicts import Verdict
 
 COLUMNS = (
@@ -43,6 +44,15 @@ def show_verdicts(rows: Sequence[Verdict], title: str) -> None:
             say(f"{row['method']} could not be fitted: {row['failed']}")
 
 
+def show_splits(rows: Sequence[OnSplit], title: str) -> None:
+    """A line a method, a column a split."""
+    splits = list(dict.fromkeys(row["split"] for row in rows))
+    cells = {(row["method"], row["split"]): f"{row['top1']:.1%}, {_points(row)}" for row in rows}
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    lines = [[method, *(cells.get((method, split), "") for split in splits)] for method in methods]
+    print_table(["top-1, gain (95%)", *splits], lines, title)
+
+
 def _line(row: Verdict, costs: bool) -> list[str]:
     cells = [row["method"], f"{row['parameters']:,}", f"{row['top1']:.1%}", _points(row)]
     if "units_moved" in row:
@@ -59,6 +69,6 @@ def _line(row: Verdict, costs: bool) -> list[str]:
     return cells
 
 
-def _points(row: Verdict) -> str:
+def _points(row: Verdict | OnSplit) -> str:
     low, high = 100 * row["gain_low"], 100 * row["gain_high"]
     return f"{100 * row['gain']:+.1f} [{low:+.1f}, {high:+.1f}]"

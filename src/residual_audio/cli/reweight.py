@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from residual_audio.cli import options, reweight_protocol, reweight_studies
-from residual_audio.cli.adapted_table import answer, show_verdicts
+from residual_audio.cli.adapted_table import answer, show_splits, show_verdicts
 from residual_audio.cli.groups import Group
 from residual_audio.cli.inputs import given_bounds, given_run
 from residual_audio.cli.output import print_json, print_table, say, show_table
@@ -133,6 +133,8 @@ def compare(
         say(answer(found.main))
     if not quiet:
         show_verdicts(found.result.details["table"], found.tables[0].caption)
+        if found.splits:
+            show_splits(found.splits, "The same on every split that the data allow")
     say(f"{len(written)} files below {run}")
     if note := (found.result.details["heard_before"] or {}).get("note"):
         say(f"note: {note}", err=True)

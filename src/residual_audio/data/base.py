@@ -83,6 +83,9 @@ class Dataset:
     pairs: Sequence[Pair] = ()
     folds: Mapping[int, str] = field(default_factory=dict)
     """Official fold number → its name ("1", "train" …)."""
+    splits: tuple[str, ...] = ()
+    """Harder folds that its table allows: `FILE#COLUMN` for whole values out, `FILE#COLUMN:blocks`
+    for stretches along it."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """Clip id → why it has no sound. Such clips stay in `clips`."""
     ignored: Mapping[str, str] = field(default_factory=dict)

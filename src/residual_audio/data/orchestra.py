@@ -53,5 +53,6 @@ def load(root: Path) -> Dataset:
         classes=tuple(sorted({clip.label for clip in clips if clip.label})),
         card=CARD,
         folds={fold: str(fold) for fold in sorted({c.fold for c in clips if c.fold is not None})},
+        splits=(f"{table}#pitch:blocks", f"{table}#articulation"),
         missing=missing,
     )

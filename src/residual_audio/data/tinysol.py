@@ -76,6 +76,7 @@ def load(root: Path) -> Dataset:
         template="This is a sound of {}.",
         card=CARD,
         folds={fold: str(fold) for fold in sorted({c.fold for c in clips if c.fold is not None})},
+        splits=(f"{table}#Pitch ID:blocks", f"{table}#Dynamics"),
         missing=missing,
     )
 

@@ -23,7 +23,7 @@ SECTIONS: tuple[Section, ...] = (
         "gain over the first row (zero-shot; without a text side the nearest class centroid) is "
         "paired, with a 95% interval that draws whole groups of recordings. "
         "Adapted methods have seen labelled clips: they are not zero-shot.",
-        ("adapted", "adapted_against", "gains_components"),
+        ("adapted", "adapted_splits", "adapted_against", "gains_components"),
     ),
     Section(
         "captions",

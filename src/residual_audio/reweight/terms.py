@@ -21,7 +21,7 @@ from residual_audio.errors import InputError
 from residual_audio.reweight.axes import what_gains_move
 from residual_audio.reweight.gains import check_gains
 from residual_audio.reweight.uncorrelated import centre_of, readers_of
-from residual_audio.types import FloatArray, Gains, Spectrum, parse_units
+from residual_audio.types import FloatArray, Gains, Spectrum, Unit, parse_units
 
 UNITS_AT_ONCE = 16
 """Whole contributions that are laid side by side at a time: a line of the cache."""
@@ -248,15 +248,7 @@ def direct_terms(
             along = what_gains_move(contributions, units[unit]) @ axes
         amplitudes[:, start:stop] = along - centre_of(spectrum) @ axes
         start = stop
-    whole = np.empty((n, d, len(rough)), np.float32)
-    for i in range(0, len(rough), UNITS_AT_ONCE):
-        some = rough[i : i + UNITS_AT_ONCE]
-        # in float32 throughout: a wider mean would make a wide copy of everything
-        means = [np.asarray(spectra[unit].mean, np.float32) for unit in some]
-        each = [
-            what_gains_move(contributions, units[u]) - m for u, m in zip(some, means, strict=True)
-        ]
-        whole[:, :, i : i + len(some)] = np.stack(each).transpose(1, 2, 0)
+    whole = _centred(contributions, {unit: (units[unit], spectra[unit]) for unit in rough})
     if not keep_mean:
         for unit in spectra:
             base = base - what_gains_move(contributions, units[unit])
@@ -276,6 +268,23 @@ def direct_terms(
         spectra=dict(spectra),
         keep_mean=keep_mean,
     )
+
+
+def _centred(
+    contributions: Contributions, units: Mapping[str, tuple[Unit, Spectrum]]
+) -> npt.NDArray[np.float32]:
+    """[clip, D, unit]: whole contributions without their means."""
+    whole = np.empty((*contributions.latent.shape, len(units)), np.float32)
+    every = list(units.values())
+    for i in range(0, len(every), UNITS_AT_ONCE):
+        some = every[i : i + UNITS_AT_ONCE]
+        # in float32 throughout: a wider mean would make a wide copy of everything
+        each = [
+            what_gains_move(contributions, unit) - np.asarray(spectrum.mean, np.float32)
+            for unit, spectrum in some
+        ]
+        whole[:, :, i : i + len(some)] = np.stack(each).transpose(1, 2, 0)
+    return whole
 
 
 def apply_direct(contributions: Contributions, gains: Gains) -> FloatArray:

@@ -174,10 +174,13 @@ def compare_methods(
 ) -> Adaptation:
     """Every adaptation on the same grouped folds: what `residual-audio reweight compare` writes.
 
-    `network` adds those that run the encoder, `ensemble` the model with a named set of prompts.
+    `network` adds those that run the encoder, `ensemble` the model with a named set of prompts. The
+    main table is followed by harder splits, where the data set knows of some and lies at hand.
     """
     given = given_run(run)
     store = given.store
+    if not (settings.methods or settings.folds or settings.split or settings.harder):
+        settings = replace(settings, harder=given.harder_splits())
     passes = hear = None
     if network:
         passes = given.passes(model, given.rows(settings.folds), progress, device)

@@ -94,6 +94,12 @@ class Run:
             )
         return found
 
+    def harder_splits(self) -> tuple[str, ...]:
+        """Other folds that the tables of the data set allow; none where it is not at hand."""
+        known = recall_source(self.folder, self.store.dataset_info.name)
+        at_hand = self._dataset is not None or self.root or known.root
+        return self.dataset.splits if at_hand else ()
+
     def rows(self, folds: Folds = None, limit: int | None = None) -> np.ndarray | None:
         """Numbers of the clips of some folds; None for all."""
         from residual_audio.judge.of_store import rows_of

@@ -186,3 +186,23 @@ def test_a_partial_comparison_leaves_the_whole_one_alone(store, tmp_path):
     assert not set(part.gain_files) & set(whole.gain_files)
     assert set(whole.gain_files) == {f"direct-fold-{fold}" for fold in "12345"}
     assert result_name(part.result) != result_name(whole.result)
+
+
+def test_the_main_table_is_followed_by_harder_splits(store, tmp_path):
+    ids = [str(name) for name in store.clips["id"]]
+    table = tmp_path / "notes.csv"
+    rows = [f"{name},{i % 7},{'abcd'[i % 4]}" for i, name in enumerate(ids)]
+    table.write_text("\n".join(["Path,height,way", *rows]))
+    harder = (f"{table}#height:blocks", f"{table}#way")
+    found = adapt(store, AdaptSettings(methods=("heads-0123", "ridge"), harder=harder, name=WHOLE))
+    assert "adapted_splits" in {table.name for table in found.tables}
+    by_split = {}
+    for row in found.splits:
+        by_split.setdefault(row["split"], {})[row["key"]] = row
+    official, blocks, whole = by_split
+    assert "blocks along height" in blocks
+    assert "whole values of way out" in whole
+    assert by_split[official]["heads-0123"]["top1"] == found.main["top1"]
+    for split in by_split.values():
+        assert {REFERENCE, "heads-0123", "ridge"} <= set(split)
+        assert split["ridge"]["n"] == len(ids)

@@ -12,8 +12,9 @@ from residual_audio.adaptation.comparison import compare
 from residual_audio.adaptation.divisions import Division, folds_of, splits_of
 from residual_audio.adaptation.methods.registry import find_entries, offered
 from residual_audio.adaptation.methods.shuffled import exchanged_by_group
-from residual_audio.adaptation.other_splits import divide
+from residual_audio.adaptation.other_splits import ColumnSplit, divide
 from residual_audio.adaptation.verdicts import verdicts
+from residual_audio.data.registry import load_dataset
 from residual_audio.errors import DatasetError, InputError
 
 
@@ -97,3 +98,24 @@ def test_shuffled_labels_teach_less_than_the_real_ones(problem):
     rows = {row["key"]: row for row in verdicts(problem, folds, found)}
     assert rows["unbounded"]["top1"] > rows["unbounded-shuffled"]["top1"] + 0.2
     assert rows["unbounded"]["always"] <= rows["unbounded"]["ever"] <= 3
+
+
+@pytest.mark.parametrize(
+    ("name", "place"), [("orchestra", "data/orchestra-vsco2"), ("tinysol", "reference/tinysol")]
+)
+def test_splits_that_a_data_set_offers_know_every_clip(shared_dir, name, place):
+    data = load_dataset(name, shared_dir / place)
+    assert len(data.splits) == 2
+    for split in data.splits:
+        asked = ColumnSplit.parse(split)
+        assert len(set(asked.values(data.clips))) > 2
+
+
+def test_fewer_values_than_folds_make_as_many_folds(problem, tmp_path):
+    table = tmp_path / "notes.csv"
+    names = [clip.id for clip in problem.clips]
+    rows = [f"{name},{('pp', 'mf', 'ff')[i % 3]}" for i, name in enumerate(names)]
+    table.write_text("\n".join(["id,dynamics", *rows]))
+    _, folds = divide(problem, f"{table}#dynamics", 5)
+    assert len(folds) == 3
+    assert "3 folds" in folds.source
