@@ -125,7 +125,7 @@ def adapt(
     """
     asked = AdaptSettings() if settings is None else settings
     problem = problem_of(store, rows_of(store, asked.folds), ensemble=ensemble, passes=passes)
-    problem, division = divide(problem, asked.split, asked.n_folds, asked.seeds[0])
+    problem, division = _divided(asked, problem)
     there = offered(problem)
     held, told = _references(asked, problem, progress)
     if held and problem.contributions is not None:
@@ -177,6 +177,14 @@ def _asked_entries(
     if asked.methods:
         return find_entries(asked.methods, there, skip_missing=asked.skip_missing)
     return there if asked.every_method else main_entries(problem, there)
+
+
+def _divided(asked: AdaptSettings, problem: Problem) -> tuple[Problem, Folds]:
+    """The folds of the table; harder ones that cannot be made are refused before anything is
+    fitted."""
+    for split in asked.harder:
+        divide(problem, split, asked.n_folds, asked.seeds[0])
+    return divide(problem, asked.split, asked.n_folds, asked.seeds[0])
 
 
 def _references(

@@ -18,7 +18,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def answer(row: Verdict) -> str:
+def answer(row: Verdict, n_classes: int) -> str:
     """What a method gained, and what moved for it."""
     clear = "" if row["gain_low"] > 0 or row["gain_high"] < 0 else ", not clear of 0,"
     moved = "nothing moved"
@@ -28,7 +28,7 @@ def answer(row: Verdict) -> str:
             moved += f", edits of two folds have a cosine of {row['stability']:.2f}"
     return (
         f"{row['method']}: top-1 {row['top1']:.1%}, {_points(row)} points{clear} over the model as "
-        f"it is (n = {row['n']}); {moved}"
+        f"it is (n = {row['n']}, chance {1 / n_classes:.1%}); {moved}"
     )
 
 

@@ -130,11 +130,13 @@ def compare(
         print_json(found.result.details["table"])
         return
     if found.main is not None:
-        say(answer(found.main))
+        say(answer(found.main, len(found.result.details["classes"])))
     if not quiet:
         show_verdicts(found.result.details["table"], found.tables[0].caption)
         if found.splits:
             show_splits(found.splits, "The same on every split that the data allow")
+        elif given.lacks_folder and not (method or fold or split):
+            say("harder splits that the data's own tables may allow are left out: give --root")
     say(f"{len(written)} files below {run}")
     if note := (found.result.details["heard_before"] or {}).get("note"):
         say(f"note: {note}", err=True)

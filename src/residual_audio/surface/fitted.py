@@ -19,11 +19,13 @@ from residual_audio.adaptation.methods.registry import ENTRIES, REFERENCE
 from residual_audio.adaptation.methods.residual import NETWORK as NETWORK
 from residual_audio.adaptation.methods.residual import RATES as RATES
 from residual_audio.adaptation.methods.residual import ResiDual
+from residual_audio.adaptation.other_splits import ColumnSplit
 from residual_audio.adaptation.problem import Problem, problem_of
 from residual_audio.adaptation.synthetic_reference import with_synthetic
 from residual_audio.adaptation.verdicts import hits_of
 from residual_audio.embeddings.prompts import embed_classes, find_prompts
-from residual_audio.errors import InputError
+from residual_audio.errors import InputError, ResidualAudioError
+from residual_audio.judge.of_store import clips_of
 from residual_audio.metrics.uncertainty import mean_interval, paired_difference
 from residual_audio.progress import SILENT, Progress
 from residual_audio.reweight.axes import Components as Components
@@ -33,7 +35,7 @@ from residual_audio.reweight.gains import moved as moved
 from residual_audio.reweight.gains import n_gains as n_gains
 from residual_audio.surface.given import ModelLike, given_model
 from residual_audio.surface.method_entry import entry_of
-from residual_audio.surface.runs import Folds, RunLike, fold_names, given_run, passes_of_part
+from residual_audio.surface.runs import Folds, Run, RunLike, fold_names, given_run, passes_of_part
 from residual_audio.table import Table, from_rows
 from residual_audio.types import Gains, Score
 
@@ -180,7 +182,7 @@ def compare_methods(
     given = given_run(run)
     store = given.store
     if not (settings.methods or settings.folds or settings.split or settings.harder):
-        settings = replace(settings, harder=given.harder_splits())
+        settings = replace(settings, harder=harder_splits(given))
     passes = hear = None
     if network:
         passes = given.passes(model, given.rows(settings.folds), progress, device)
@@ -190,6 +192,18 @@ def compare_methods(
         loaded = given_model(model or store.model_info.name, device)
         texts = embed_classes(loaded, store.classes, find_prompts(ensemble, store.template))
     return compare_on(store, settings, ensemble=texts, passes=passes, hear=hear, progress=progress)
+
+
+def harder_splits(run: Run) -> tuple[str, ...]:
+    """Other folds that the tables of a run's data set allow, as far as those know all of its clips;
+    none where the data are not at hand. What the store alone can tell does not depend on them."""
+    if run.lacks_folder:
+        return ()
+    try:
+        offered, clips = run.dataset.splits, clips_of(run.store)
+        return tuple(s for s in offered if ColumnSplit.parse(s).values(clips))
+    except ResidualAudioError:
+        return ()
 
 
 def fit_gains(

@@ -94,11 +94,13 @@ class Run:
             )
         return found
 
-    def harder_splits(self) -> tuple[str, ...]:
-        """Other folds that the tables of the data set allow; none where it is not at hand."""
+    @property
+    def lacks_folder(self) -> bool:
+        """Whether nobody has said where its data set lies, though it lies in a folder."""
+        if self._dataset is not None or self.root is not None:
+            return False
         known = recall_source(self.folder, self.store.dataset_info.name)
-        at_hand = self._dataset is not None or self.root or known.root
-        return self.dataset.splits if at_hand else ()
+        return known.root is None and needs_root(known.dataset)
 
     def rows(self, folds: Folds = None, limit: int | None = None) -> np.ndarray | None:
         """Numbers of the clips of some folds; None for all."""

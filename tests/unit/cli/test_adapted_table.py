@@ -31,20 +31,22 @@ EDIT = {
 
 
 def test_the_answer_says_gain_interval_heads_and_likeness():
-    said = answer({**ROW, **EDIT})
+    said = answer({**ROW, **EDIT}, 15)
     assert "top-1 50.5%, +43.1 [+38.2, +48.0] points over" in said
-    assert "(n = 689); 58 heads moved, edits of two folds have a cosine of 0.90" in said
+    assert (
+        "(n = 689, chance 6.7%); 58 heads moved, edits of two folds have a cosine of 0.90" in said
+    )
 
 
 @pytest.mark.parametrize(("low", "high", "clear"), [(-0.01, 0.02, False), (-0.2, -0.1, True)])
 def test_the_answer_says_what_is_not_clear_of_0(low, high, clear):
-    said = answer({**ROW, **EDIT, "gain_low": low, "gain_high": high})
+    said = answer({**ROW, **EDIT, "gain_low": low, "gain_high": high}, 15)
     assert ("not clear of 0" in said) is not clear
 
 
 def test_gains_that_did_not_move_are_called_that():
     still = {**EDIT, "units_moved": 0.0, "stability": math.nan}
-    assert answer({**ROW, **still}).endswith("nothing moved")
+    assert answer({**ROW, **still}, 15).endswith("nothing moved")
 
 
 def test_rows_with_gains_without_costs_and_failed_ones_share_a_table(capsys):
