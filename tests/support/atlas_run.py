@@ -68,9 +68,7 @@ def _fit(at: Workshop) -> None:
     """Gains of the widest method and what they come to here and on a reference (the run itself),
     as `reweight` leaves them."""
     keep = (str(at.out),)
-    asked = AdaptSettings(
-        n_folds=2, methods=("heads-0123",), retention=False, name=WHOLE, keep=keep
-    )
+    asked = AdaptSettings(n_folds=2, methods=("residual",), retention=False, name=WHOLE, keep=keep)
     found = adapt(at.store, asked)
     write_tables(at.out, found.tables)
     write_result(found.result, at.out / "results")

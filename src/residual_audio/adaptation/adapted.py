@@ -14,12 +14,12 @@ from residual_audio.adaptation.comparison import Outcome, compare
 from residual_audio.adaptation.divisions import Division, whole_split
 from residual_audio.adaptation.harder_splits import OnSplit, on_all_splits
 from residual_audio.adaptation.methods.registry import (
+    MAIN_KEY,
     REFERENCE,
     Entry,
     find_entries,
     kept_entries,
     main_entries,
-    main_key,
     offered,
 )
 from residual_audio.adaptation.methods.residual import ResiDual
@@ -143,7 +143,7 @@ def adapt(
     tables = [from_rows(WHOLE, found, "Adaptation on grouped folds", notes)]
     if costs := cost_rows(outcomes):
         tables.append(from_rows("adapted_costs", costs, "What every method costs on references"))
-    main = next((o for o in outcomes if o.entry.key == main_key(problem) and not o.failed), None)
+    main = next((o for o in outcomes if o.entry.key == MAIN_KEY and not o.failed), None)
     if main is not None:
         tables += [_against_table(problem, outcomes, main), *_gain_tables(store, problem, main)]
         if asked.draws:
@@ -226,7 +226,7 @@ def few_shot_table(
 ) -> Table:
     """The main methods with few training clips a class."""
     entries = [outcome.entry for outcome in outcomes if not outcome.failed]
-    wanted = find_entries((main_key(problem), *FEW_SHOT), entries, skip_missing=True)
+    wanted = find_entries((MAIN_KEY, *FEW_SHOT), entries, skip_missing=True)
     out = []
     for n in asked.shots:
         try:
@@ -282,8 +282,9 @@ def _notes(
         "q: false discovery rate over the methods; gap_closed: share of the way from zero-shot to "
         "the better linear probe, where that way is clear of 0",
         "adapted methods have seen labelled training clips: they are not zero-shot",
-        "units_moved, moved: heads and numbers other than 1 in the mean fold; stability: cosine of "
-        "the edits of two folds; always, ever: heads that moved in all folds, in any; capped: "
+        "units_moved, heads_moved, moved: units, heads among them and numbers other than 1 in the "
+        "mean fold; stability: cosine of the edits of two folds; always, ever: units that moved in "
+        "all folds, in any; capped: "
         "folds that stopped at a cap; lost: accuracy on references",
         "ece: expected calibration error at the model's temperature; ece_null: what a calibrated "
         "method would read by noise alone",

@@ -18,9 +18,9 @@ from residual_audio.adaptation.caption_comparison import (
 from residual_audio.adaptation.methods.registry import (
     CAPTIONED,
     ENTRIES,
+    MAIN_KEY,
     REFERENCE,
     find_entries,
-    main_key,
     offered_for_captions,
 )
 from residual_audio.adaptation.other_splits import divide
@@ -82,7 +82,7 @@ def adapt_to_captions(
     rows = recalls(problem, folds, outcomes, seed=seed)
     part = name_of_part(entries if entries != there else [], asked.folds)
     name = NAME + ("" if asked.name else part.removeprefix(WHOLE))
-    main = next((o for o in outcomes if o.entry.key == main_key(problem) and not o.failed), None)
+    main = next((o for o in outcomes if o.entry.key == MAIN_KEY and not o.failed), None)
     table = from_rows(name, rows, "Retrieval before and after adaptation", _notes(problem, folds))
     methods = from_rows(f"{name}_methods", [_moved(o) for o in outcomes], "What every method moved")
     return CaptionAdaptation(

@@ -139,7 +139,7 @@ def families(keep: Sequence[str], network: bool = False) -> list[FrontFamily]:
         held("references held, within bounds", ResiDual(keep=tuple(keep), bounds=(0.0, 4.0))),
         bounded(),
         blended("unbounded", ResiDual(unbounded=True)),
-        blended("few heads", ResiDual()),
+        blended("the default", ResiDual()),
         mapped(Ridge()),
     ]
     if network:

@@ -11,7 +11,7 @@ from typing import TypedDict
 
 from residual_audio.adaptation.comparison import compare
 from residual_audio.adaptation.divisions import Division
-from residual_audio.adaptation.methods.registry import find_entries, main_key, offered
+from residual_audio.adaptation.methods.registry import MAIN_KEY, find_entries, offered
 from residual_audio.adaptation.other_splits import divide
 from residual_audio.adaptation.problem import Problem
 from residual_audio.adaptation.verdicts import Verdict, verdicts
@@ -49,7 +49,7 @@ def on_all_splits(
 
     `official`: how the folds of the main table were made, and its rows, which are not made again.
     """
-    keys = (main_key(problem), *BESIDE)
+    keys = (MAIN_KEY, *BESIDE)
     wanted = {entry.key for entry in find_entries(keys, offered(problem), skip_missing=True)}
     source, rows = official
     out = list(_rows(source, [row for row in rows if row["key"] in wanted]))

@@ -56,6 +56,7 @@ class Verdict(Averages, Sureness, total=False):
     moved: float
     """Gains other than 1, of the mean fold."""
     units_moved: float
+    heads_moved: float
     energy: float
     distance: float
     negative: float
@@ -171,6 +172,7 @@ class EditOverFolds(TypedDict, total=False):
 
     moved: float
     units_moved: float
+    heads_moved: float
     energy: float
     distance: float
     negative: float
@@ -189,6 +191,7 @@ def edit_over_folds(edits: Sequence[Gains]) -> EditOverFolds:
     return {
         "moved": float(np.mean([size["moved"] for size in sizes])),
         "units_moved": float(np.mean([size["units_moved"] for size in sizes])),
+        "heads_moved": float(np.mean([size["heads_moved"] for size in sizes])),
         "energy": float(np.mean([size["energy"] for size in sizes])),
         "distance": float(np.mean([size["distance"] for size in sizes])),
         "negative": float(np.mean([size["negative"] for size in sizes])),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from residual_audio.adaptation.verdicts import Verdict
 
 COLUMNS = (
-    "method", "numbers", "top-1", "gain (95%)", "heads", "moved", "energy", "distance",
+    "method", "numbers", "top-1", "gain (95%)", "units", "heads", "moved", "energy", "distance",
     "negative", "stability", "always–ever", "capped",
 )  # fmt: skip
 
@@ -23,7 +23,7 @@ def answer(row: Verdict, n_classes: int) -> str:
     clear = "" if row["gain_low"] > 0 or row["gain_high"] < 0 else ", not clear of 0,"
     moved = "nothing moved"
     if row.get("units_moved"):
-        moved = f"{row['units_moved']:.0f} heads moved"
+        moved = f"{row['units_moved']:.0f} units moved, {row['heads_moved']:.0f} of them heads"
         if not math.isnan(row["stability"]):
             moved += f", edits of two folds have a cosine of {row['stability']:.2f}"
     return (
@@ -56,11 +56,12 @@ def show_splits(rows: Sequence[OnSplit], title: str) -> None:
 def _line(row: Verdict, costs: bool) -> list[str]:
     cells = [row["method"], f"{row['parameters']:,}", f"{row['top1']:.1%}", _points(row)]
     if "units_moved" in row:
-        cells += [f"{row['units_moved']:.0f}", f"{row['moved']:,.0f}", f"{row['energy']:.2f}"]
+        cells += [f"{row['units_moved']:.0f}", f"{row['heads_moved']:.0f}"]
+        cells += [f"{row['moved']:,.0f}", f"{row['energy']:.2f}"]
         cells += [f"{row['distance']:.2f}", f"{row['negative']:.0%}", f"{row['stability']:.2f}"]
         cells += [f"{row['always']}–{row['ever']}"]
     else:
-        cells += [""] * 7
+        cells += [""] * 8
     cells.append(str(row["capped"]))
     if costs:
         lost = row.get("lost", math.nan)

@@ -151,8 +151,14 @@ def fit(
         typer.Option("--path", help="On contributions to the latent, or inside the encoder."),
     ] = "direct",
     unit: Annotated[
-        Literal["head", "attention", "mlp", "stage", "output"], typer.Option("--unit", "-u")
-    ] = "head",
+        Literal["residual", "head", "attention", "mlp", "stage", "output"] | None,
+        typer.Option(
+            "--unit",
+            "-u",
+            help="What is reweighted; residual: heads, and the strongest components of MLPs. "
+            "Without it: residual where few units are chosen, else head.",
+        ),
+    ] = None,
     stages: options.Stages = "",
     components: options.Components_ = "all",
     keep_mean: Annotated[
@@ -190,14 +196,14 @@ def fit(
         typer.Option(
             "--penalty",
             help="What stays at 1: all but a share of the units (few), units or single gains that "
-            "are not worth it (group, lasso), nothing (ridge). Without it: few of heads.",
+            "are not worth it (group, lasso), nothing (ridge). Without it: few.",
         ),
     ] = None,
     share: Annotated[
         float | None,
         typer.Option(
             "--share",
-            help="Of all heads, at most so many move (few). Without it: 0.32; all with --keep.",
+            help="Of all units, at most so many move (few). Without it: 0.32; all with --keep.",
         ),
     ] = None,
     agree: Annotated[

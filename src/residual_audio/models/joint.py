@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from residual_audio.errors import ModelError
 from residual_audio.models.block import Block
 from residual_audio.models.encoder import Encoded, Tap
+from residual_audio.models.linear import linear
 from residual_audio.types import Site
 
 
@@ -83,7 +84,7 @@ class MLP(JointHead):
         return self.linear1
 
     def after_product(self, product: Tensor) -> Tensor:
-        return self.linear2(F.relu(product))
+        return linear(self.linear2, F.relu(product))
 
     def from_latent(self, latent: Tensor) -> Tensor:
         return self.after_product(self.linear1(latent))
@@ -105,7 +106,7 @@ class GELUMLP(JointHead):
         return self.linear1
 
     def after_product(self, product: Tensor) -> Tensor:
-        return self.linear2(F.gelu(product))
+        return linear(self.linear2, F.gelu(product))
 
     def from_latent(self, latent: Tensor) -> Tensor:
         return self.after_product(self.linear1(latent))

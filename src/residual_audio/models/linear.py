@@ -52,6 +52,15 @@ def linear(
     return F.gelu(out) if gelu else out
 
 
+@torch.no_grad()
+def product(x: Tensor, weight: Tensor) -> Tensor:
+    """x Wᵀ of matrices that nobody learns from: [row, in], [out, in] → [row, out]."""
+    if _can_fuse(x):
+        found: Tensor = _FUSED(x, weight, None, "none", [], "none")
+        return found
+    return x @ weight.T
+
+
 class _Frozen(torch.autograd.Function):
     """A product whose weights do not learn: the gradient of its input is all there is."""
 

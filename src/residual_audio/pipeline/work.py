@@ -22,7 +22,7 @@ MAIN_METHODS = (
 )  # fmt: skip
 """Besides ResiDual on all heads: two controls, and what costs little. All of them together would
 take several times as long as the encoder."""
-CAPTIONS = ("heads-23", "heads-0123", "unbounded", "coarse")
+CAPTIONS = ("heads-23", "residual", "unbounded", "coarse")
 N_PREVIEWS = 8
 
 
@@ -95,14 +95,13 @@ def ablate_store(at: Workshop) -> Done:
 def reweight_store(at: Workshop) -> Done:
     """Adaptations from the store alone, on grouped folds: the main ones, or every one."""
     from residual_audio.adaptation.adapted import WHOLE, AdaptSettings, adapt
+    from residual_audio.adaptation.methods.registry import MAIN_KEY
     from residual_audio.report.write import write_tables
     from residual_audio.results import write_result
     from residual_audio.reweight.gain_files import save_gains
 
     quick = at.settings.quick
-    one_stage = len({site.stage for site in at.store.sites}) == 1
-    besides = QUICK_METHODS if quick else MAIN_METHODS
-    main = ("heads-0" if one_stage else "heads-0123", *besides)
+    main = (MAIN_KEY, *(QUICK_METHODS if quick else MAIN_METHODS))
     settings = AdaptSettings(
         n_folds=at.settings.n_folds,
         seeds=(at.settings.seed,),

@@ -249,7 +249,7 @@ def trade(tables: Tables) -> Figure:
     shares = sorted({float(share) for share in table["share"]})
     for i, share in enumerate(shares):
         part = table.where(np.array([float(s) == share for s in table["share"]]))
-        moved = f"{float(np.mean(part['units_moved'].astype(float))):.0f} heads"
+        moved = f"{float(np.mean(part['units_moved'].astype(float))):.0f} units"
         x, y = part["stability"].astype(float), 100 * part["top1"].astype(float)
         panel.plot(x, y, marker="o", markersize=3, color=series_colour(i), label=moved)
     panel.set_xlabel("stability over folds (cosine)")

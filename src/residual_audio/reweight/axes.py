@@ -113,8 +113,8 @@ def direct_spectra(
 ) -> dict[str, Spectrum]:
     """Centred PCA of each unit's contribution to the latent over the clips `rows`, by name.
 
-    With `to_be_cut` a head has all eigenvalues, and only as many axes as it has dimensions: for
-    `Components`, which keeps no more of them.
+    With `to_be_cut` a head has all eigenvalues, and only as many axes as it has dimensions, and
+    other units no axes without variance: for `Components`, which keeps no more of them.
     """
     found = {}
     for unit in units:
@@ -123,7 +123,9 @@ def direct_spectra(
             pools, operator = contributions.pools(head)[rows], contributions.operator(head)
             spectrum = _projected(pools, operator, unit.width if to_be_cut else None)
         else:
-            spectrum = fit_spectrum(what_gains_move(contributions, unit)[rows])
+            moved = what_gains_move(contributions, unit)[rows]
+            few = to_be_cut and 1 < len(moved) <= moved.shape[1]
+            spectrum = _of_few(moved.astype(np.float64), None) if few else fit_spectrum(moved)
         found[unit.name] = spectrum
     return found
 

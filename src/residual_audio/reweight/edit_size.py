@@ -27,6 +27,8 @@ class EditSize(TypedDict):
     """Gains other than exactly 1, those of means among them."""
     units: int
     units_moved: int
+    heads_moved: int
+    """Those of them that are heads."""
     energy: float
     """√(Σ σ² (λ − 1)² / Σ σ²), the change of the contributions as a share of their spread."""
     distance: float
@@ -42,11 +44,13 @@ def edit_size(gains: Gains) -> EditSize:
     every = np.concatenate([*changes.values(), np.array([means[u] for u in gains.means])])
     sigma = np.concatenate([_spread(gains, unit) for unit in changes])
     inside = np.concatenate(list(changes.values()))
+    moving = [unit for unit, c in changes.items() if c.any() or means[unit]]
     return {
         "gains": len(every),
         "moved": int((every != 0).sum()),
         "units": len(changes),
-        "units_moved": sum(bool(c.any() or means[unit]) for unit, c in changes.items()),
+        "units_moved": len(moving),
+        "heads_moved": sum(unit.rpartition(".")[2].startswith("h") for unit in moving),
         "energy": float(np.sqrt((sigma**2 * inside**2).sum() / max((sigma**2).sum(), 1e-300))),
         "distance": float(np.sqrt((every**2).mean())),
         "negative": float((every < -1).mean()),

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from residual_audio.models.linear import product as matrix_product
 from residual_audio.reweight.terms import DirectTerms
 from residual_audio.reweight.uncorrelated import turned
 from residual_audio.types import FloatArray, Spectrum
@@ -112,12 +113,17 @@ class TurnedClips:
         padded[:, inside] = terms.amplitudes
         along = padded.view(n, self.units, self.width).transpose(0, 1)
         self._amplitudes = (along / roots.units[:, None, None]).contiguous()
-        self._axes = terms.base.new_zeros(self.units * self.width, d)
-        self._axes[inside] = terms.axes
+        axes = terms.base.new_zeros(self.units * self.width, d)
+        axes[inside] = terms.axes
+        self._lay(axes)
         self._base = terms.here
         self._means = terms.means / roots.means[:, None] if len(terms.means) else terms.means
         self._whole: Tensor | None = None
         """[unit, clip × D]: contributions of few units as they are, where one gain scales each."""
+
+    def _lay(self, axes: Tensor) -> None:
+        """[component, D], both ways about: products there and back read rows."""
+        self._axes, self._across = axes, axes.T.contiguous()
 
     @torch.no_grad()
     def through(self, product: nn.Linear) -> TurnedClips:
@@ -125,7 +131,7 @@ class TurnedClips:
         function of what comes out of it: no step has to take it again."""
         found = copy(self)
         found._base = product(self._base)
-        found._axes = self._axes @ product.weight.T
+        found._lay(matrix_product(self._axes, product.weight))
         found._means = self._means @ product.weight.T
         found._whole = None
         return found
@@ -142,7 +148,7 @@ class TurnedClips:
         found.units, found.width, found.roots = len(units), self.width, self.roots.at(units)
         found._amplitudes = self._amplitudes[units]
         axes = self._axes.view(self.units, self.width, -1)[units]
-        found._axes = axes.flatten(0, 1)
+        found._lay(axes.flatten(0, 1))
         found._means = self._means[units] if len(self._means) else self._means
         if self._shape == "scalar":
             found._whole = (found._amplitudes @ axes).flatten(1)
@@ -158,7 +164,8 @@ class TurnedClips:
         if self._whole is not None:
             moved = (edit.turns[:, 0, 0] @ self._whole).view_as(self._base)
         else:
-            moved = (self._amplitudes @ edit.turns).transpose(0, 1).flatten(1) @ self._axes
+            along = (self._amplitudes @ edit.turns).transpose(0, 1).flatten(1)
+            moved = matrix_product(along, self._across)
         return moved + edit.means @ self._means if len(self._means) else moved
 
     def value(self, moved: Tensor) -> float:
@@ -177,7 +184,8 @@ class TurnedClips:
             trace = self._whole @ latent.grad.flatten()
             same = torch.eye(self.width, dtype=trace.dtype) / self.width
             return value.item(), TurnedEdit(trace[:, None, None] * same, means)
-        along = (latent.grad @ self._axes.T).view(-1, self.units, self.width).transpose(0, 1)
+        along = matrix_product(latent.grad, self._axes)
+        along = along.view(-1, self.units, self.width).transpose(0, 1)
         slope = self._amplitudes.transpose(1, 2) @ along
         return value.item(), TurnedEdit(_shaped(slope, self._shape), means)
 

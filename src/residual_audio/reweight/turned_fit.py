@@ -18,7 +18,7 @@ from residual_audio.reweight.terms import DirectTerms
 from residual_audio.reweight.turned import Roots, Shape, TurnedClips, TurnedEdit, Value
 from residual_audio.reweight.turned_solver import TurnedSolution, at_rest, solve_turned, steep
 
-ON_THE_WAY, AT_END = Stopping(2e-2, 200, descent=2e-3), Stopping(5e-3, 2000, descent=1e-4)
+ON_THE_WAY, AT_END = Stopping(5e-2, 100, descent=5e-3), Stopping(5e-3, 2000, descent=5e-4)
 
 
 class TurnedFit:

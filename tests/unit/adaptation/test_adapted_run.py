@@ -29,10 +29,10 @@ from residual_audio.results import result_name
 
 
 def test_adaptation_of_a_run_and_its_figures(store, tmp_path):
-    found = adapt(store, AdaptSettings(methods=("heads-0123",), shots=(2,), name=WHOLE))
+    found = adapt(store, AdaptSettings(methods=("residual",), shots=(2,), name=WHOLE))
     names = [table.name for table in found.tables]
     assert names[0] == "adapted"
-    assert found.main["key"] == "heads-0123"
+    assert found.main["key"] == "residual"
     assert {"adapted_against", "gains_components", "gains_units", "retention_direct"} <= set(names)
     assert set(found.gains) == {"1", "2", "3", "4", "5"}  # the data set's own folds
     assert found.result.task == "adapted"
@@ -46,7 +46,7 @@ def test_the_main_table_has_the_main_methods_what_is_kept_and_what_runs_the_enco
     problem = problem_of(store, passes=passes)
     among = [*offered(problem), *kept_entries(("synthetic",), None)]
     keys = {entry.key for entry in main_entries(problem, among)}
-    assert {REFERENCE, "heads-0123", "heads-all", "rotated", "rule-window", "ridge"} <= keys
+    assert {REFERENCE, "residual", "heads-all", "rotated", "rule-window", "ridge"} <= keys
     assert {"kept", "kept-bounded", "network-heads-23", "lora"} <= keys
     assert not {"unbounded", "heads-23", "mlps"} & keys
 
@@ -176,11 +176,11 @@ def test_objectives_hold_on_both_paths(store, passes):
 
 
 def test_a_partial_comparison_leaves_the_whole_one_alone(store, tmp_path):
-    whole = adapt(store, AdaptSettings(methods=("heads-0123", "coarse"), name=WHOLE))
+    whole = adapt(store, AdaptSettings(methods=("residual", "coarse"), name=WHOLE))
     write_tables(tmp_path, whole.tables)
     before = {path: path.read_bytes() for path in (tmp_path / "tables").glob("*.csv")}
-    part = adapt(store, AdaptSettings(methods=("heads-0123",), folds=("1", "2")))
-    assert part.name == "adapted_heads-0123_fold-1_fold-2"
+    part = adapt(store, AdaptSettings(methods=("residual",), folds=("1", "2")))
+    assert part.name == "adapted_residual_fold-1_fold-2"
     write_tables(tmp_path, part.tables)
     assert before == {path: path.read_bytes() for path in before}
     assert not set(part.gain_files) & set(whole.gain_files)
@@ -194,7 +194,7 @@ def test_the_main_table_is_followed_by_harder_splits(store, tmp_path):
     rows = [f"{name},{i % 7},{'abcd'[i % 4]}" for i, name in enumerate(ids)]
     table.write_text("\n".join(["Path,height,way", *rows]))
     harder = (f"{table}#height:blocks", f"{table}#way")
-    found = adapt(store, AdaptSettings(methods=("heads-0123", "ridge"), harder=harder, name=WHOLE))
+    found = adapt(store, AdaptSettings(methods=("residual", "ridge"), harder=harder, name=WHOLE))
     assert "adapted_splits" in {table.name for table in found.tables}
     by_split = {}
     for row in found.splits:
@@ -202,7 +202,7 @@ def test_the_main_table_is_followed_by_harder_splits(store, tmp_path):
     official, blocks, whole = by_split
     assert "blocks along height" in blocks
     assert "whole values of way out" in whole
-    assert by_split[official]["heads-0123"]["top1"] == found.main["top1"]
+    assert by_split[official]["residual"]["top1"] == found.main["top1"]
     for split in by_split.values():
-        assert {REFERENCE, "heads-0123", "ridge"} <= set(split)
+        assert {REFERENCE, "residual", "ridge"} <= set(split)
         assert split["ridge"]["n"] == len(ids)

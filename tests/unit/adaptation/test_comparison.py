@@ -19,7 +19,6 @@ from residual_audio.adaptation.methods.registry import (
     REFERENCE,
     Entry,
     find_entries,
-    main_key,
     name_of,
     offered,
 )
@@ -39,6 +38,7 @@ from residual_audio.judge.answers import Judge
 from residual_audio.metrics.calibration import expected_calibration_error
 from residual_audio.metrics.classification import softmax
 from residual_audio.reweight.axes import Components
+from residual_audio.reweight.edit_size import edit_size
 from residual_audio.reweight.few import UNJUDGED, fit_few
 from residual_audio.reweight.solver import Stopping
 from residual_audio.types import Clip
@@ -52,7 +52,7 @@ def problem() -> Problem:
 @pytest.fixture(scope="module")
 def compared(problem):
     folds = folds_of(problem.clips, 3)
-    keys = ("heads-0", "pca", "coarse", "random", "linear-probe-*")
+    keys = ("residual", "pca", "coarse", "random", "linear-probe-*")
     found = compare(problem, folds, find_entries(keys, offered(problem)))
     return folds, found, {row["key"]: row for row in verdicts(problem, folds, found)}
 
@@ -60,7 +60,7 @@ def compared(problem):
 def test_gains_find_what_the_loud_head_hides(compared):
     _, _, found = compared
     assert found[REFERENCE]["top1"] < 0.5
-    best = found["heads-0"]
+    best = found["residual"]
     assert best["top1"] > found[REFERENCE]["top1"] + 0.2
     assert best["gain_low"] > 0
     # so few clips do not show that the probe is better than zero-shot: no share of that gap
@@ -68,8 +68,8 @@ def test_gains_find_what_the_loud_head_hides(compared):
     assert best["p"] <= best["q"] <= 1
     assert found[REFERENCE]["gain"] == 0
     assert found[REFERENCE]["parameters"] == 0
-    # six gains a head, the rotation of their axes, and a gain of the mean
-    assert best["parameters"] == 3 * (6 + 15) + 3
+    # six gains a head and sixteen of the MLP, rotations of their axes, and gains of means
+    assert best["parameters"] == 3 * (6 + 15) + (16 + 120) + 4
     assert found["pca"]["parameters"] == 3 * 6 + 3
     assert best["n"] == N
 
@@ -88,8 +88,8 @@ def test_rows_say_how_well_their_confidence_is_kept(problem, compared):
 
 def test_paired_differences_between_methods(problem, compared):
     _, rows, found = compared
-    row = against(problem, rows, "heads-0", "random")
-    want = found["heads-0"]["top1"] - found["random"]["top1"]
+    row = against(problem, rows, "residual", "random")
+    want = found["residual"]["top1"] - found["random"]["top1"]
     assert row["gain"] == pytest.approx(want)
     assert row["low"] <= row["gain"] <= row["high"]
     with pytest.raises(InputError, match="no method 'luck'"):
@@ -151,7 +151,7 @@ def test_a_method_that_fails_becomes_a_row_with_its_reason(problem):
 def test_methods_are_found_by_their_keys_alone(problem):
     there = offered(problem)
     assert len({entry.key for entry in ENTRIES}) == len({e.label for e in ENTRIES}) == len(ENTRIES)
-    assert [e.key for e in find_entries(["heads-0"], there)] == [REFERENCE, "heads-0"]
+    assert [e.key for e in find_entries(["residual"], there)] == [REFERENCE, "residual"]
     rules = find_entries(["rule-*"], there)[1:]
     assert rules
     assert all(isinstance(entry.method, Rule) for entry in rules)
@@ -160,7 +160,6 @@ def test_methods_are_found_by_their_keys_alone(problem):
     for key in ("lora", "heads-3", "prompt-ensemble"):
         with pytest.raises(InputError, match="not here"):
             find_entries([key], there)
-    assert main_key(problem) == "heads-0"  # an encoder of one stage
 
 
 def test_a_method_that_runs_the_encoder_says_what_it_lacks(problem):
@@ -250,7 +249,23 @@ def test_coarse_has_one_gain_a_head_and_one_a_mean(problem):
     assert found.n_parameters == 6
 
 
-def test_sets_of_stages_are_compared_at_the_same_number_of_heads(problem, monkeypatch):
+def test_by_default_heads_move_and_the_strongest_components_of_mlps(problem, monkeypatch):
+    monkeypatch.setattr("residual_audio.adaptation.methods.residual.OF_AN_MLP", 2)
+    split = next(splits_of(problem, folds_of(problem.clips, 3)))
+    every = ResiDual(share=1.0).fit(problem, split).gains
+    heads = {str(head) for site in problem.sites for head in site.heads}
+    mlps = {str(site) for site in problem.sites if site.kind == "mlp"}
+    assert set(every.gains) == heads | mlps
+    most = max(2, *(site.d_head for site in problem.sites))
+    assert {len(every.gains[unit]) for unit in mlps} == {most}
+    assert all(0 <= g <= 4 for unit in every.gains for g in every.gains[unit])
+    size = edit_size(ResiDual(share=0.2).fit(problem, split).gains)
+    assert 0 < size["heads_moved"] <= size["units_moved"] <= max(8, 0.2 * len(heads | mlps))
+    assert set(ResiDual("head").fit(problem, split).gains.gains) == heads
+    assert ResiDual(path="network").levels == ("head",) == ResiDual(unbounded=True).levels
+
+
+def test_sets_of_stages_are_compared_at_the_same_number_of_units(problem, monkeypatch):
     asked = []
 
     def seen(terms, head, lesson, how):
@@ -259,10 +274,10 @@ def test_sets_of_stages_are_compared_at_the_same_number_of_heads(problem, monkey
 
     monkeypatch.setattr("residual_audio.adaptation.methods.residual.fit_few", seen)
     split = next(splits_of(problem, folds_of(problem.clips, 3)))
-    n_heads = sum(site.n_heads for site in problem.sites)
+    n_units = sum(max(site.n_heads, 1) for site in problem.sites)  # heads, and an MLP a block
     for stages in (None, (problem.stages[-1],)):
         ResiDual(stages=stages, share=0.25).fit(problem, split)
-    assert asked == pytest.approx([0.25 * n_heads] * 2)
+    assert asked == pytest.approx([0.25 * n_units] * 2)
 
 
 @pytest.mark.parametrize("width", [5, 80])

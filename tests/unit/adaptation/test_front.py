@@ -49,7 +49,7 @@ def store(tmp_path_factory) -> Store:
 
 def test_rows_say_what_moved_and_what_it_costs(store):
     keep = (f"{store.folder}#1,2",)
-    methods = ("heads-0123", "unbounded", "kept")
+    methods = ("residual", "unbounded", "kept")
     asked = AdaptSettings(
         ("1", "2", "3"), methods=methods, keep=keep, max_loss=0.2, retention=False
     )
@@ -60,7 +60,7 @@ def test_rows_say_what_moved_and_what_it_costs(store):
         assert {"moved", "units_moved", "energy", "stability", "capped", "lost"} <= set(row)
     # a fold in which nothing was learned stays as it was
     assert 0 < rows["unbounded"]["moved"] <= rows["unbounded"]["parameters"]
-    assert rows["heads-0123"]["negative"] == 0
+    assert rows["residual"]["negative"] == 0
     assert rows["kept"]["lost"] <= max(rows["unbounded"]["lost"], 0.2) + 1e-9
 
 

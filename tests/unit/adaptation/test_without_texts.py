@@ -75,11 +75,11 @@ def test_gains_quiet_a_head_that_knows_nothing() -> None:
     latent = source.latent()
     problem = textless(contributions=Contributions(source), latent=latent, joint=latent.copy())
     folds = folds_of(problem.clips, 3)
-    entries = find_entries(("heads-0",), offered(problem))
+    entries = find_entries(("residual",), offered(problem))
     assert entries[0].label == "nearest class centroid"
     found = {row["key"]: row for row in verdicts(problem, folds, compare(problem, folds, entries))}
-    assert found["heads-0"]["gain_low"] > 0
-    assert found["heads-0"]["top1"] > found[REFERENCE]["top1"]
+    assert found["residual"]["gain_low"] > 0
+    assert found["residual"]["top1"] > found[REFERENCE]["top1"]
 
 
 def test_sources_do_not_leak_into_their_own_class() -> None:

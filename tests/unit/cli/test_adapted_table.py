@@ -19,7 +19,8 @@ ROW = {
     "capped": 0,
 }
 EDIT = {
-    "units_moved": 58.0,
+    "units_moved": 62.0,
+    "heads_moved": 51.0,
     "moved": 754.0,
     "energy": 1.5,
     "distance": 0.914,
@@ -33,9 +34,8 @@ EDIT = {
 def test_the_answer_says_gain_interval_heads_and_likeness():
     said = answer({**ROW, **EDIT}, 15)
     assert "top-1 50.5%, +43.1 [+38.2, +48.0] points over" in said
-    assert (
-        "(n = 689, chance 6.7%); 58 heads moved, edits of two folds have a cosine of 0.90" in said
-    )
+    assert "(n = 689, chance 6.7%); 62 units moved, 51 of them heads, " in said
+    assert said.endswith("edits of two folds have a cosine of 0.90")
 
 
 @pytest.mark.parametrize(("low", "high", "clear"), [(-0.01, 0.02, False), (-0.2, -0.1, True)])

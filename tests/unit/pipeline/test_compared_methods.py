@@ -17,8 +17,8 @@ class _Asked(Exception):
 @pytest.mark.parametrize(
     ("given", "there", "absent"),
     [
-        ({}, {"heads-0123", "coarse", "shuffled", "ridge", "linear-probe-latent"}, {"unbounded"}),
-        ({"quick": True}, {"heads-0123", "coarse", "linear-probe-joint"}, {"shuffled"}),
+        ({}, {"residual", "coarse", "shuffled", "ridge", "linear-probe-latent"}, {"unbounded"}),
+        ({"quick": True}, {"residual", "coarse", "linear-probe-joint"}, {"shuffled"}),
         ({"every_method": True}, {entry.key for entry in ENTRIES}, set()),
     ],
 )

@@ -42,6 +42,6 @@ def test_a_bad_split_is_refused_before_anything_is_fitted(store, table):
 
         advance = step
 
-    asked = AdaptSettings(methods=("heads-0123",), harder=(f"{table}#colour",))
+    asked = AdaptSettings(methods=("residual",), harder=(f"{table}#colour",))
     with pytest.raises(DatasetError, match="colour"):
         adapt(store, asked, progress=Never())

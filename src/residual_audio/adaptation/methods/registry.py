@@ -58,7 +58,7 @@ def heads_key(stages: Sequence[int]) -> str:
 
 def _heads(stages: tuple[int, ...]) -> Entry:
     label = f"ResiDual heads {name_of(stages)}"
-    return Entry(heads_key(stages), label, "residual", ResiDual(stages=stages))
+    return Entry(heads_key(stages), label, "residual", ResiDual("head", stages))
 
 
 def _network(stages: tuple[int, ...]) -> Entry:
@@ -68,9 +68,12 @@ def _network(stages: tuple[int, ...]) -> Entry:
 
 
 REFERENCE = "zero-shot"
-ALL_HEADS = ResiDual(share=1.0, agreement=0.0)
-"""The best that is known within the bounds, however many heads and whatever other clips say."""
-MEAN_DROPPED = ResiDual(keep_mean=False)
+MAIN_KEY = "residual"
+"""Gains as they are fitted by default."""
+ALL_MOVE = ResiDual(share=1.0, agreement=0.0)
+"""The best that is known within the bounds, however many units and whatever other clips say."""
+ALL_HEADS = replace(ALL_MOVE, level="head")
+MEAN_DROPPED, MEAN_FIXED = ResiDual(keep_mean=False), ResiDual("head", mean_gains=False)
 FREE_SHUFFLED = Shuffled(ResiDual(unbounded=True))
 FREE_ROTATED = ResiDual(axes="rotated", unbounded=True)
 FREE_COARSE = ResiDual(components=COARSE, unbounded=True)
@@ -83,18 +86,20 @@ NETWORK_ATTENTION = ResiDual("attention", path="network")
 ENTRIES: tuple[Entry, ...] = (
     Entry(REFERENCE, "zero-shot", "reference", ZeroShot()),
     Entry("prompt-ensemble", "zero-shot, prompt ensemble", "reference", PromptEnsemble()),
+    Entry(MAIN_KEY, "ResiDual", "residual", ResiDual()),
+    Entry("residual-all", "ResiDual, all may move", "residual", ALL_MOVE),
     *map(_heads, STAGE_SETS),
     Entry("heads-all", "ResiDual heads, all may move", "residual", ALL_HEADS),
-    Entry("pca", "ResiDual heads, principal axes", "residual", ResiDual(axes="pca")),
+    Entry("pca", "ResiDual, principal axes", "residual", ResiDual(axes="pca")),
     Entry("unbounded", "ResiDual heads, unbounded", "residual", ResiDual(unbounded=True)),
     Entry("attention", "ResiDual block attention", "residual", ResiDual("attention")),
     Entry("stages", "ResiDual stages", "residual", ResiDual("stage")),
     Entry("mlps", "ResiDual MLPs", "residual", ResiDual("mlp")),
-    Entry("heads-evr", "ResiDual heads, EVR 0.9", "residual", ResiDual(components=EVR)),
+    Entry("heads-evr", "ResiDual heads, EVR 0.9", "residual", ResiDual("head", components=EVR)),
     Entry("heads-mean-dropped", "ResiDual heads, mean dropped", "residual", MEAN_DROPPED),
-    Entry("heads-mean-fixed", "ResiDual heads, mean fixed", "residual", ResiDual(mean_gains=False)),
+    Entry("heads-mean-fixed", "ResiDual heads, mean fixed", "residual", MEAN_FIXED),
     Entry("heads-closed-form", "ResiDual heads, closed form", "residual", ClosedForm()),
-    Entry("coarse", "coarse, one gain a head", "control", ResiDual(components=COARSE)),
+    Entry("coarse", "coarse, one gain a unit", "control", ResiDual(components=COARSE)),
     Entry("rotated", "rotated axes", "control", ResiDual(axes="rotated")),
     Entry("random", "random axes", "control", ResiDual(axes="random")),
     Entry("shuffled", "labels shuffled by group", "control", Shuffled()),
@@ -131,7 +136,7 @@ def kept_entries(runs: Sequence[str], max_loss: float | None) -> list[Entry]:
     bounded = replace(free, bounds=(0.0, 4.0))
     principal = replace(free, axes="pca")
     return [
-        Entry("kept", "ResiDual heads, references kept", "residual", free),
+        Entry("kept", "ResiDual, references kept", "residual", free),
         Entry("kept-bounded", "the same, bounded to [0, 4]", "residual", bounded),
         Entry("kept-pca", "the same, unbounded on principal axes", "residual", principal),
     ]
@@ -147,10 +152,11 @@ def offered(problem: Problem) -> list[Entry]:
 
 
 MAIN = (
-    "prompt-ensemble", "heads-all", "pca", "coarse", "rotated", "random", "shuffled", "rule-*",
-    "output-gains", "all-but-the-top", "whitening", "ridge", "linear-probe-*",
+    "prompt-ensemble", "residual-all", "heads-0123", "heads-all", "pca", "coarse", "rotated",
+    "random", "shuffled", "rule-*", "output-gains", "all-but-the-top", "whitening", "ridge",
+    "linear-probe-*",
 )  # fmt: skip
-"""Besides ResiDual on all heads: what its bound, its axes and its labels are worth, and what costs
+"""Besides ResiDual itself: what its bound, its axes and its labels are worth, and what costs
 little. Without bounds, and of other units and sets of stages, gains take most of the time."""
 
 
@@ -158,7 +164,7 @@ def main_entries(problem: Problem, among: Sequence[Entry]) -> list[Entry]:
     """Those of the main table: what was asked for by keeping references or running the encoder is
     a part of it."""
     known = {entry.key for entry in ENTRIES}
-    keys = (main_key(problem), *MAIN)
+    keys = (MAIN_KEY, *MAIN)
     wanted = find_entries(keys, among, skip_missing=True)
     return [e for e in among if e in wanted or e.method.runs_encoder or e.key not in known]
 
@@ -197,9 +203,3 @@ def find_entries(
         for entry in among
         if entry.key == REFERENCE or any(fnmatchcase(entry.key, key) for key in keys)
     ]
-
-
-def main_key(problem: Problem) -> str:
-    """ResiDual on the heads of the widest set of stages that the encoder has."""
-    there = [stages for stages in STAGE_SETS if set(stages) <= set(problem.stages)]
-    return heads_key(max(there, key=len))

@@ -1,4 +1,4 @@
-"""ResiDual: a gain for each principal component of units, on the direct path or in the network."""
+"""ResiDual: a gain for each component of residual units, on the direct path or in the network."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import torch
 
 from residual_audio.adaptation.divisions import Split
@@ -41,7 +42,7 @@ from residual_audio.reweight.penalty import UNBOUNDED, Bounds
 from residual_audio.reweight.terms import DirectTerms, direct_terms
 from residual_audio.reweight.turned import Shape
 from residual_audio.reweight.uncorrelated import uncorrelated
-from residual_audio.types import Spectrum
+from residual_audio.types import Spectrum, Unit
 
 # `patience` stops it; what reaches the cap says so
 NETWORK = FitSettings(epochs=60, learning_rate=0.1, batch_size=32, patience=4, bounds=Bounds(0, 4))
@@ -54,6 +55,11 @@ INSIDE: dict[Kind, tuple[float, ...]] = {
 """Strengths of a penalty inside the network, where Adam's steps have a length of their own."""
 
 Penalized = Literal["few", "group", "lasso", "ridge"]
+RESIDUAL = ("head", "mlp")
+"""What writes into the residual stream."""
+OF_AN_MLP = 24
+"""Components of an MLP beside heads: as many as a head of HTS-AT has, or of wider heads their
+number; all of them would be numbers by the hundred thousand."""
 OF_CAPTIONS = (10.0, 3.0, 1.0, 0.3, 0.1)
 """Strengths of the ridge of free gains where each text has few clips: weaker ones only fit."""
 
@@ -66,12 +72,15 @@ class ResiDual:
 
 
     >>> method = ResiDual(stages=(2, 3), path="network")
-    >>> method.level, method.runs_encoder
-    ('head', True)
+    >>> method.levels, method.runs_encoder
+    (('head',), True)
+    >>> ResiDual().levels
+    ('head', 'mlp')
     """
 
-    level: str = "head"
-    """head, attention, mlp, stage or output."""
+    level: str | None = None
+    """head, attention, mlp, stage or output, or residual: heads, and beside them the strongest
+    components of MLPs. None: residual where few units are chosen, else head."""
     stages: tuple[int, ...] | None = None
     """None: all of them."""
     components: Components = ALL
@@ -91,8 +100,8 @@ class ResiDual:
     """few: a share of the units moves; group: units that are worth their penalty; lasso: single
     gains; ridge: all. None: few of heads, else group; inside the network always group."""
     share: float | None = None
-    """Of all heads of the encoder, at most so many move (few), whatever stages they are taken from.
-    None: 0.32, and all where references are kept."""
+    """Of all such units of the encoder, at most so many move (few), whatever stages they are taken
+    from. None: 0.32, and all where references are kept."""
     agreement: float | None = None
     """Chosen gains are held so that edits of two parts of the clips have this cosine; 0: no such
     demand. None: 0.9 where that is asked at all: of bounded gains on the direct path, no reference
@@ -140,12 +149,12 @@ class ResiDual:
         )
         yield (
             self.share is not None and not few,
-            ("a share of the heads is chosen by the penalty few alone"),
+            ("a share of the units is chosen by the penalty few alone"),
         )
         yield self.ridge is not None and not few, "a ridge of its own has the penalty few alone"
         yield (
             self.axes == "learned" and not few,
-            ("axes are learned with the gains of heads by the penalty few alone"),
+            ("axes are learned with the gains of units by the penalty few alone"),
         )
         yield bool(self.keep) and inside, "reference runs can be kept on the direct path only"
         yield (
@@ -192,7 +201,7 @@ class ResiDual:
     @property
     def chooses_few(self) -> bool:
         """A share of the units moves, whatever penalties say."""
-        if self.path == "network" or not self._whole_heads or self.penalty not in (None, "few"):
+        if self.path == "network" or not self._of_vectors or self.penalty not in (None, "few"):
             return False
         # along fixed axes, what nothing bounds is for a second-order method
         fixed = self.axes not in (None, "learned") or self.components.coarse
@@ -208,9 +217,21 @@ class ResiDual:
         return Few(self.limits, share, self.demanded, self.ridge, shape)
 
     @property
-    def _whole_heads(self) -> bool:
-        """Heads with their mean."""
-        return self.keep_mean and self.level == "head"
+    def levels(self) -> tuple[str, ...]:
+        """Of the units that gains act on."""
+        if self.level == "residual" or (self.level is None and self.chooses_few):
+            return RESIDUAL
+        return (self.level or "head",)
+
+    def units(self, problem: Problem) -> tuple[Unit, ...]:
+        """Those of the stages that were asked for."""
+        found = (chosen_units(problem.sites, level, self.stages) for level in self.levels)
+        return tuple(unit for of_level in found for unit in of_level)
+
+    @property
+    def _of_vectors(self) -> bool:
+        """Units that write into the residual stream, with their mean."""
+        return self.keep_mean and self.level in (None, "head", "residual")
 
     @property
     def free(self) -> bool:
@@ -244,13 +265,21 @@ class ResiDual:
 
     def terms(self, problem: Problem, split: Split) -> DirectTerms:
         """Coordinates of all clips along the axes of the training clips, not learned ones."""
-        units = chosen_units(problem.sites, self.level, self.stages)
-        spectra = problem.spectra(units, split.train, self.components)
-        spectra = turn(spectra, self.turning, split.seed)
+        spectra = turn(self._spectra(problem, split.train), self.turning, split.seed)
         # found with the gains, axes may slant; a mean that has no gain is not to move with them
         if self.chooses_few and self.turning == "learned" and self.mean_gains:
             spectra = {unit: uncorrelated(spectrum) for unit, spectrum in spectra.items()}
         return self._along(problem, spectra)
+
+    def _spectra(self, problem: Problem, rows: np.ndarray) -> dict[str, Spectrum]:
+        """Of all units, MLPs beside heads cut to their strongest components."""
+        units, parts = self.units(problem), self.components
+        mlps = [unit for unit in units if unit.kind == "mlp"] if len(self.levels) > 1 else []
+        most = max(OF_AN_MLP, *(site.d_head for site in problem.sites))
+        cut = parts if parts.coarse else replace(parts, k=min(parts.k or most, most))
+        heads = [unit for unit in units if unit not in mlps]
+        found = problem.spectra(heads, rows, parts)
+        return found | (problem.spectra(mlps, rows, cut) if mlps else {})
 
     def _along(self, problem: Problem, spectra: Mapping[str, Spectrum]) -> DirectTerms:
         return direct_terms(
@@ -262,8 +291,7 @@ class ResiDual:
 
     def start(self, problem: Problem, split: Split) -> NetworkGains:
         """Gains of 1 inside the network, in the spectra of pooled vectors of the training clips."""
-        units = chosen_units(problem.sites, self.level, self.stages)
-        spectra = network_spectra(problem.vectors, units, split.train)
+        spectra = network_spectra(problem.vectors, self.units(problem), split.train)
         given = identity_gains(
             turn(kept_parts(spectra, self.components), self.turning, split.seed),
             mean_gains=self.mean_gains and self.keep_mean,
@@ -298,9 +326,9 @@ class ResiDual:
         return KeepInPlace(references, max_loss, self.hold or KeepInPlace.hold)
 
     def few_of(self, problem: Problem, terms: DirectTerms) -> Few:
-        """A share of all heads, so that sets of stages are compared at the same number of them."""
-        heads = sum(site.n_heads for site in problem.sites)
-        return replace(self.few, share=min(1.0, self.few.share * heads / len(terms.units)))
+        """A share of all units, so that sets of stages are compared at the same number of them."""
+        every = len(replace(self, stages=None).units(problem))
+        return replace(self.few, share=min(1.0, self.few.share * every / len(terms.units)))
 
     def _few(
         self, problem: Problem, split: Split, lesson: Lesson, keep: KeepInPlace | None
