@@ -156,7 +156,7 @@ def fit(
             "--unit",
             "-u",
             help="What is reweighted; residual: heads, and the strongest components of MLPs. "
-            "Without it: residual where few units are chosen, else head.",
+            "Without it: residual where few are chosen within bounds, else (and with --keep) head.",
         ),
     ] = None,
     stages: options.Stages = "",

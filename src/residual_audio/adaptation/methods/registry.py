@@ -136,7 +136,7 @@ def kept_entries(runs: Sequence[str], max_loss: float | None) -> list[Entry]:
     bounded = replace(free, bounds=(0.0, 4.0))
     principal = replace(free, axes="pca")
     return [
-        Entry("kept", "ResiDual, references kept", "residual", free),
+        Entry("kept", "ResiDual heads, references kept", "residual", free),
         Entry("kept-bounded", "the same, bounded to [0, 4]", "residual", bounded),
         Entry("kept-pca", "the same, unbounded on principal axes", "residual", principal),
     ]

@@ -80,7 +80,8 @@ class ResiDual:
 
     level: str | None = None
     """head, attention, mlp, stage or output, or residual: heads, and beside them the strongest
-    components of MLPs. None: residual where few units are chosen, else head."""
+    components of MLPs. None: residual where few units are chosen within bounds and no reference is
+    kept, else head."""
     stages: tuple[int, ...] | None = None
     """None: all of them."""
     components: Components = ALL
@@ -219,7 +220,8 @@ class ResiDual:
     @property
     def levels(self) -> tuple[str, ...]:
         """Of the units that gains act on."""
-        if self.level == "residual" or (self.level is None and self.chooses_few):
+        unsaid = self.level is None and self.chooses_few and not self.free and not self.keep
+        if self.level == "residual" or unsaid:
             return RESIDUAL
         return (self.level or "head",)
 
