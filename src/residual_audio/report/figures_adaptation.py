@@ -169,7 +169,9 @@ def gains_by_head(tables: Tables) -> Figure:
     bottom.set_ylabel("mean λ − 1")
     few = len(names) <= FEW_UNITS
     bottom.set_xticks(range(len(names)) if few else [], names if few else [], rotation=90)
-    bottom.set_xlabel("units, in order of computation" if few else "head, in order of computation")
+    heads_alone = all(str(name).rpartition(".")[2].startswith("h") for name in names)
+    what = "units" if few else "heads" if heads_alone else "heads, then other units,"
+    bottom.set_xlabel(f"{what} in order of computation")
     stage_legend(figure, sorted(set(stages) - {-1}), below=True)
     return figure
 
