@@ -29,6 +29,7 @@ from residual_audio.models.encoder import (
     entrance,
 )
 from residual_audio.models.frames import resize_frames
+from residual_audio.models.frozen_attention import FrozenAttention, Windows, can_be_frozen
 from residual_audio.models.fusion import FusionPatches
 from residual_audio.models.linear import linear
 from residual_audio.models.swin_geometry import relative_index, shifted_windows, z_order
@@ -173,12 +174,15 @@ class SwinBlock(Block):
 
     def attend(self, x: Tensor, maps: bool) -> tuple[Tensor, Tensor | None]:
         clip, token, _ = x.shape
+        m, bias = self.window * self.window, self.attention_bias(clip)
+        if not maps and can_be_frozen(self.qkv, self.n_heads, x, bias):
+            windows = Windows(m, *((self.gather, self.scatter) if self.shifted else ()))
+            return FrozenAttention.apply(x, self.qkv, self.n_heads, bias, windows), None  # type: ignore[no-untyped-call]
         if self.shifted:
             x = x.index_select(1, self.gather)
-        m = self.window * self.window
         qkv = linear(self.qkv, x).view(clip * token // m, m, 3, self.n_heads, self.d_head)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each: clip·window head token d_head
-        raw, probabilities = scaled_attention(q, k, v, self.attention_bias(clip), maps)
+        raw, probabilities = scaled_attention(q, k, v, bias, maps)
         if probabilities is not None:
             probabilities = probabilities.view(clip, -1, *probabilities.shape[1:])
         raw = raw.transpose(1, 2).reshape(clip, token, -1)
