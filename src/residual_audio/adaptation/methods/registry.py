@@ -152,12 +152,12 @@ def offered(problem: Problem) -> list[Entry]:
 
 
 MAIN = (
-    "prompt-ensemble", "residual-all", "heads-0123", "heads-all", "pca", "coarse", "rotated",
-    "random", "shuffled", "rule-*", "output-gains", "all-but-the-top", "whitening", "ridge",
-    "linear-probe-*",
+    "prompt-ensemble", "heads-0123", "heads-all", "pca", "coarse", "rotated", "random", "shuffled",
+    "rule-*", "output-gains", "all-but-the-top", "whitening", "ridge", "linear-probe-*",
 )  # fmt: skip
 """Besides ResiDual itself: what its bound, its axes and its labels are worth, and what costs
-little. Without bounds, and of other units and sets of stages, gains take most of the time."""
+little. Without bounds, of all units, and of other units and sets of stages, gains take most of the
+time."""
 
 
 def main_entries(problem: Problem, among: Sequence[Entry]) -> list[Entry]:
