@@ -15,11 +15,12 @@ from residual_audio.adaptation.methods.method import Fitted, FromStore
 from residual_audio.adaptation.problem import Problem
 from residual_audio.metrics.classification import softmax
 from residual_audio.reweight.solver import Stopping
-from residual_audio.reweight.turned_fit import AT_END
 from residual_audio.types import FloatArray
 
 # what scipy calls it when it has taken as many steps as it may
 AT_CAP = 1
+CONVERGED = Stopping(5e-3, 2000, descent=1e-4)
+"""The rule of gains, but no baseline is to fall short for want of steps: it descends further."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class LinearProbe(FromStore):
 
     space: Literal["latent", "joint"] = "joint"
     pulls: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001)
-    stop: Stopping = AT_END
+    stop: Stopping = CONVERGED
 
     def fit(self, problem: Problem, split: Split) -> Fitted:
         x = problem.latent if self.space == "latent" else unit_length(problem.joint)
@@ -71,7 +72,7 @@ class LogisticRegression:
         # the largest slope where all weights are 0, in which the tolerance is told
         self._unit = float(np.abs(self._inputs.T @ (1 / n_classes - self._target)).max()) / len(x)
 
-    def fit(self, pull: float, stop: Stopping = AT_END) -> bool:
+    def fit(self, pull: float, stop: Stopping = CONVERGED) -> bool:
         """Whether it converged, by the rule for gains; False: it stopped at the cap."""
         shape = self._weights.shape
 
