@@ -79,5 +79,11 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    first: dict[str, str] = {}
+    for key, _, value in (line.partition(":") for line in lines):
+        first.setdefault(key.strip(), value.strip())
+    name, family = first.get("model name"), first.get("cpu family")
+    if not name:
+        return platform.processor() or platform.machine()
+    # machines for hire hide the rest of the name: two generations may be called alike
+    return f"{name} (family {family}, model {first.get('model')})" if family else name
