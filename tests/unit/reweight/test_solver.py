@@ -110,7 +110,9 @@ def test_energy_is_the_mean_squared_change_of_latents(terms):
     # centred amplitudes: crossed with constant means they vanish only on the average
     assert x @ energy @ x == pytest.approx((change**2).sum(1).mean(), rel=1e-3)
     some = np.array([0, 3, 5, terms.n_gains - 1])
-    np.testing.assert_allclose(terms.only(some).energy(root @ root.T), energy[np.ix_(some, some)])
+    # products in float32: what vanishes does so as far as its neighbours are rounded
+    part, rounded = terms.only(some).energy(root @ root.T), 1e-6 * np.abs(energy).max()
+    np.testing.assert_allclose(part, energy[np.ix_(some, some)], rtol=1e-6, atol=rounded)
 
 
 @pytest.mark.parametrize("kind", ["group", "lasso", "ridge"])
