@@ -38,7 +38,7 @@ from residual_audio.types import (
     parse_unit,
 )
 
-KEPT_BYTES = 1 << 28
+KEPT_BYTES = 1 << 29
 """Spectra of finished folds stay while they take no more: what comes after may ask for them."""
 
 

@@ -61,6 +61,7 @@ class Contributions(Mapping[str, FloatArray]):
         self._pools: dict[Site, FloatArray] = {}
         self._operators: dict[Head, FloatArray] = {}
         self._wide: dict[Head, FloatArray] = {}
+        self._factors: dict[Head, tuple[FloatArray, FloatArray]] = {}
         self.sites = source.sites
         # read first: a source without the direct path says so here
         self._weights = {s: self._array(f"direct/weights/s{s}") for s in stages_of(self.sites)}
@@ -73,7 +74,7 @@ class Contributions(Mapping[str, FloatArray]):
     def of_other_clips(self, source: DirectSource) -> Contributions:
         """The same model on other clips: operators that were worked out are shared."""
         found = Contributions(source, dtype=self._dtype, keep=self._keep)
-        found._operators = self._operators
+        found._operators, found._factors = self._operators, self._factors
         found.__dict__["_maps"] = self._maps
         return found
 
@@ -191,6 +192,16 @@ class Contributions(Mapping[str, FloatArray]):
                 return operator
             self._operators[found] = operator
         return self._operators[found]
+
+    def factors(self, head: Head) -> tuple[FloatArray, FloatArray]:
+        """Q [latent, r] with orthonormal columns and R [r, r]: the operator is R' Q'."""
+        found = self._factors.get(head)
+        if found is None:
+            q, upper = np.linalg.qr(self.operator(head).T.astype(np.float64))
+            found = q, upper
+            if self._keep:
+                self._factors[head] = found
+        return found
 
     @cached_property
     def _maps(self) -> dict[int, Array]:

@@ -55,7 +55,7 @@ def linear(
 @torch.no_grad()
 def product(x: Tensor, weight: Tensor) -> Tensor:
     """x Wᵀ of matrices that nobody learns from: [row, in], [out, in] → [row, out]."""
-    if _can_fuse(x):
+    if _can_fuse(x) and x.numel() and weight.numel():  # there is no kernel for nothing
         found: Tensor = _FUSED(x, weight, None, "none", [], "none")
         return found
     return x @ weight.T

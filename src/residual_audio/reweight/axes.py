@@ -13,7 +13,7 @@ from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
 from residual_audio.metrics.spectra import fit_spectrum, pca_dimension
 from residual_audio.reweight.gains import coarse
-from residual_audio.types import FloatArray, Site, Spectrum, Unit, units_of
+from residual_audio.types import FloatArray, Head, Site, Spectrum, Unit, units_of
 
 Index = npt.NDArray[np.integer] | slice
 Axes = Literal["pca", "rotated", "random", "learned"]
@@ -120,8 +120,7 @@ def direct_spectra(
     for unit in units:
         if unit.kind == "head":
             (head,) = unit.heads
-            pools, operator = contributions.pools(head)[rows], contributions.operator(head)
-            spectrum = _projected(pools, operator, unit.width if to_be_cut else None)
+            spectrum = _projected(contributions, head, rows, unit.width if to_be_cut else None)
         else:
             moved = what_gains_move(contributions, unit)[rows]
             few = to_be_cut and 1 < len(moved) <= moved.shape[1]
@@ -149,9 +148,12 @@ def attention_of(unit: Unit, sites: Sequence[Site]) -> list[Site]:
     return [site for site in sites if site in unit.sites and site.kind == "attention"]
 
 
-def _projected(pools: FloatArray, operator: FloatArray, n_axes: int | None = None) -> Spectrum:
-    """Spectrum of `pools @ operator`, by algebra in the smallest of clips and the two widths; only
-    the first axes are formed, if asked."""
+def _projected(
+    contributions: Contributions, head: Head, rows: Index, n_axes: int | None = None
+) -> Spectrum:
+    """Spectrum of pools times operator, by algebra in the smallest of clips and the two widths;
+    only the first axes are formed, if asked."""
+    pools, operator = contributions.pools(head)[rows], contributions.operator(head)
     r, d = operator.shape
     if len(pools) < 2:
         raise InputError(f"a spectrum needs at least 2 clips, there are {len(pools)}")
@@ -161,7 +163,7 @@ def _projected(pools: FloatArray, operator: FloatArray, n_axes: int | None = Non
         whole = fit_spectrum(pools @ operator)
         return replace(whole, basis=np.array(whole.basis[:n_axes]))
     # operator = L Q with orthonormal rows Q: the spectrum of pools @ L, its axes carried by Q
-    q, upper = np.linalg.qr(operator.T.astype(np.float64))
+    q, upper = contributions.factors(head)
     inner = fit_spectrum(pools.astype(np.float64) @ upper.T)
     return Spectrum(inner.mean @ q.T, inner.basis[:n_axes] @ q.T, inner.eigenvalues, inner.n)
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from residual_audio.direct.contributions import Contributions
 from residual_audio.errors import InputError
+from residual_audio.models.linear import product
 from residual_audio.reweight.axes import what_gains_move
 from residual_audio.reweight.gains import check_gains
 from residual_audio.reweight.uncorrelated import centre_of, readers_of
@@ -76,9 +77,9 @@ class DirectTerms:
         out = self.here.clone()
         moved = torch.from_numpy(np.flatnonzero(x[:k]))
         if 2 * len(moved) > k:
-            out += (self.amplitudes * change[:k]) @ self.axes
+            out += product(self.amplitudes * change[:k], self.axes.T)
         elif len(moved):
-            out += (self.amplitudes[:, moved] * change[moved]) @ self.axes[moved]
+            out += product(self.amplitudes[:, moved] * change[moved], self.axes[moved].T)
         if self.whole.shape[2]:
             out += self.whole @ change[k:n]
         if len(self.means):
@@ -87,7 +88,7 @@ class DirectTerms:
 
     def pulled(self, slope: Tensor) -> FloatArray:
         """The slope [gain] in λ of whatever has this slope [clip, D] in the latents."""
-        parts = [((slope @ self.axes.T) * self.amplitudes).sum(0)]
+        parts = [(product(slope, self.axes) * self.amplitudes).sum(0)]
         if self.whole.shape[2]:
             # one product over what lies in memory as it is; einsum would turn it round first
             parts.append(slope.flatten() @ self.whole.flatten(0, 1))
