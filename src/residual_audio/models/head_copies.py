@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from residual_audio.models.linear import linear, version
+from residual_audio.models.linear import linear, product, version
 from residual_audio.models.precision import products
 
 if TYPE_CHECKING:
@@ -66,21 +66,21 @@ class HeadMaps:
     hidden: Tensor
     """[head, d_head, hidden]: W̃_h γ W₁."""
     first: Tensor
-    """[width, hidden]: γ W₁."""
+    """[hidden, width]: γ W₁, as products read it."""
     bias: Tensor
     """[hidden]: β W₁ + b₁."""
 
     @classmethod
     def of(cls, block: Block, norm: nn.LayerNorm) -> HeadMaps:
         w_o, _ = block.output_projection("attention")
-        first = (block.fc1.weight * norm.weight).T
-        inner = (w_o - w_o.mean(1, keepdim=True)) @ first
+        first = block.fc1.weight * norm.weight
+        inner = (w_o - w_o.mean(1, keepdim=True)) @ first.T
         heads = (block.n_heads, block.d_head)
         bias = F.linear(norm.bias, block.fc1.weight, block.fc1.bias)
         return cls(
             w_o.unflatten(0, heads).contiguous(),
             inner.unflatten(0, heads),
-            first.contiguous(),
+            first,
             bias,
         )
 
@@ -109,7 +109,7 @@ def run_copies(block: Block, maps: HeadMaps, x: Tensor, raw: Tensor, copies: Hea
     heads = list(copies.heads)
     added = copies.added(raw.unflatten(-1, (block.n_heads, block.d_head)))  # copy token d_head
     stream = linear(block.proj, raw, add=x)[0]  # token width
-    shared = (stream - stream.mean(1, keepdim=True)) @ maps.first  # token hidden
+    shared = product(stream - stream.mean(1, keepdim=True), maps.first)  # token hidden
     out = torch.baddbmm(stream.expand(len(heads), -1, -1), added, maps.stream[heads])
     inner = maps.hidden[heads]
     for some, tokens in _parts(len(heads), *shared.shape):
