@@ -11,7 +11,7 @@ between counting all numbers alike and counting by the change of the latent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -76,6 +76,8 @@ class Roots:
 
     units: Tensor
     means: Tensor
+    sizes: Tensor
+    """[unit]: components of each."""
 
     @classmethod
     def of(cls, terms: DirectTerms) -> Roots:
@@ -83,10 +85,12 @@ class Roots:
         # the mean has a gain of its own, and decides nothing here
         through = terms.amplitudes.var(0, correction=0) * terms.axes.square().sum(1)
         energy = through.new_zeros(len(terms.sizes)).index_add(0, owner, through)
-        return cls(_fourth_root(energy), _fourth_root(terms.means.square().sum(1)))
+        means = _fourth_root(terms.means.square().sum(1))
+        return cls(_fourth_root(energy), means, torch.tensor(terms.sizes))
 
     def at(self, units: Tensor) -> Roots:
-        return Roots(self.units[units], self.means[units] if len(self.means) else self.means)
+        means = self.means[units] if len(self.means) else self.means
+        return Roots(self.units[units], means, self.sizes[units])
 
     def plain(self, edit: TurnedEdit) -> TurnedEdit:
         """S and x₀ of z."""
@@ -105,17 +109,12 @@ class TurnedClips:
     ) -> None:
         self._value, self.roots, self._shape = value, roots, shape
         self.units, self.width = len(terms.sizes), max(terms.sizes)
-        n, d = terms.base.shape
-        place = [u * self.width + np.arange(size) for u, size in enumerate(terms.sizes)]
-        inside = torch.from_numpy(np.concatenate(place))
-        # units of fewer dimensions are padded with directions that nothing goes through
-        padded = terms.base.new_zeros(n, self.units * self.width)
-        padded[:, inside] = terms.amplitudes
-        along = padded.view(n, self.units, self.width).transpose(0, 1)
-        self._amplitudes = (along / roots.units[:, None, None]).contiguous()
-        axes = terms.base.new_zeros(self.units * self.width, d)
-        axes[inside] = terms.axes
-        self._lay(axes)
+        along = terms.amplitudes.split(terms.sizes, 1)
+        scaled = [own / root for own, root in zip(along, roots.units, strict=True)]
+        self._groups = _of_one_size(roots.sizes)
+        self._amplitudes = [torch.stack([scaled[u] for u in g.tolist()]) for g in self._groups]
+        axes = terms.axes.split(terms.sizes)
+        self._lay(torch.cat([axes[u] for group in self._groups for u in group.tolist()]))
         self._base = terms.here
         self._means = terms.means / roots.means[:, None] if len(terms.means) else terms.means
         self._whole: Tensor | None = None
@@ -124,6 +123,16 @@ class TurnedClips:
     def _lay(self, axes: Tensor) -> None:
         """[component, D], both ways about: products there and back read rows."""
         self._axes, self._across = axes, axes.T.contiguous()
+
+    def _by_group(self, components: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+        """What is told of all components, group by group."""
+        return components.split([len(g) * own.shape[2] for g, own in self._by_size], dim)
+
+    @property
+    def _by_size(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Numbers [unit] and amplitudes [unit, clip, size] of the units of each size: as wide as
+        they are, where an edit pads all units to the widest."""
+        return zip(self._groups, self._amplitudes, strict=True)
 
     @torch.no_grad()
     def through(self, product: nn.Linear) -> TurnedClips:
@@ -145,13 +154,22 @@ class TurnedClips:
     def only(self, units: Tensor) -> TurnedClips:
         """The same with these units alone, the others at 1."""
         found = copy(self)
-        found.units, found.width, found.roots = len(units), self.width, self.roots.at(units)
-        found._amplitudes = self._amplitudes[units]
-        axes = self._axes.view(self.units, self.width, -1)[units]
-        found._lay(axes.flatten(0, 1))
+        found.units, found.roots = len(units), self.roots.at(units)
+        place = torch.full((self.units,), -1)
+        place[units] = torch.arange(len(units))
+        found._groups, found._amplitudes, axes = [], [], []
+        for (group, amplitudes), own in zip(self._by_size, self._by_group(self._axes), strict=True):
+            taken = (place[group] >= 0).nonzero()[:, 0]
+            if len(taken):
+                found._groups.append(place[group[taken]])
+                found._amplitudes.append(amplitudes[taken])
+                axes.append(own.unflatten(0, (len(group), -1))[taken])
+        found._lay(torch.cat([own.flatten(0, 1) for own in axes]))
         found._means = self._means[units] if len(self._means) else self._means
         if self._shape == "scalar":
-            found._whole = (found._amplitudes @ axes).flatten(1)
+            pairs = zip(found._amplitudes, axes, strict=True)
+            whole = torch.cat([(along @ own).flatten(1) for along, own in pairs])
+            found._whole = whole[torch.cat(found._groups).argsort()]
         return found
 
     def nothing(self) -> TurnedEdit:
@@ -164,8 +182,11 @@ class TurnedClips:
         if self._whole is not None:
             moved = (edit.turns[:, 0, 0] @ self._whole).view_as(self._base)
         else:
-            along = (self._amplitudes @ edit.turns).transpose(0, 1).flatten(1)
-            moved = matrix_product(along, self._across)
+            along = [
+                (own @ edit.turns[group, : own.shape[2], : own.shape[2]]).transpose(0, 1).flatten(1)
+                for group, own in self._by_size
+            ]
+            moved = matrix_product(torch.cat(along, 1), self._across)
         return moved + edit.means @ self._means if len(self._means) else moved
 
     def value(self, moved: Tensor) -> float:
@@ -182,12 +203,21 @@ class TurnedClips:
         means = self._means @ latent.grad.sum(0)
         if self._whole is not None:
             trace = self._whole @ latent.grad.flatten()
-            same = torch.eye(self.width, dtype=trace.dtype) / self.width
-            return value.item(), TurnedEdit(trace[:, None, None] * same, means)
-        along = matrix_product(latent.grad, self._axes)
-        along = along.view(-1, self.units, self.width).transpose(0, 1)
-        slope = self._amplitudes.transpose(1, 2) @ along
-        return value.item(), TurnedEdit(_shaped(slope, self._shape), means)
+            sizes = self.roots.sizes[:, None]
+            same = (trace[:, None] / sizes) * (torch.arange(self.width) < sizes)
+            return value.item(), TurnedEdit(torch.diag_embed(same), means)
+        along = self._by_group(matrix_product(latent.grad, self._axes), 1)
+        slope = self._base.new_zeros(self.units, self.width, self.width)
+        for (group, own), pulled in zip(self._by_size, along, strict=True):
+            size = own.shape[2]
+            pulled = pulled.unflatten(1, (len(group), size)).transpose(0, 1)
+            slope[group, :size, :size] = _shaped(own.transpose(1, 2) @ pulled, self._shape)
+        return value.item(), TurnedEdit(slope, means)
+
+
+def _of_one_size(sizes: Tensor) -> list[Tensor]:
+    """Numbers of the units that have as many components."""
+    return [(sizes == size).nonzero()[:, 0] for size in sizes.unique().tolist()]
 
 
 def _shaped(matrices: Tensor, shape: Shape) -> Tensor:

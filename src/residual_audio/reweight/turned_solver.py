@@ -54,13 +54,15 @@ def nearest_within(edit: TurnedEdit, bounds: Bounds, roots: Roots) -> TurnedEdit
     far = largest > min(-low, high) * roots.units
     if not bool(far.any()):
         return TurnedEdit(edit.turns, means)
-    values, axes = torch.linalg.eigh(edit.turns[far])
-    least, most = low * roots.units[far, None], high * roots.units[far, None]
-    cut = torch.minimum(torch.maximum(values, least), most)
-    over = (cut != values).any(1)
-    axes = axes[over]
     turns = edit.turns.clone()
-    turns[far.nonzero()[over, 0]] = (axes * cut[over][:, None, :]) @ axes.transpose(1, 2)
+    for size in roots.sizes[far].unique().tolist():
+        some = (far & (roots.sizes == size)).nonzero()[:, 0]
+        values, axes = torch.linalg.eigh(edit.turns[some, :size, :size])
+        least, most = low * roots.units[some, None], high * roots.units[some, None]
+        cut = torch.minimum(torch.maximum(values, least), most)
+        over = (cut != values).any(1)
+        axes = axes[over]
+        turns[some[over], :size, :size] = (axes * cut[over][:, None, :]) @ axes.transpose(1, 2)
     return TurnedEdit(turns, means)
 
 

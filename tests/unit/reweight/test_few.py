@@ -97,7 +97,9 @@ def drawn(clips: TurnedClips, seed: int) -> TurnedEdit:
     empty = clips.nothing()
     turns = torch.randn(empty.turns.shape, generator=made, dtype=empty.turns.dtype)
     means = torch.randn(empty.means.shape, generator=made, dtype=empty.means.dtype)
-    return TurnedEdit(turns + turns.transpose(1, 2), means)
+    there = torch.arange(clips.width) < clips.roots.sizes[:, None]
+    turns = (turns + turns.transpose(1, 2)) * there[:, :, None] * there[:, None]
+    return TurnedEdit(turns, means)
 
 
 def test_the_slope_of_an_edit_is_the_derivative_of_the_loss(terms, judge):
