@@ -161,6 +161,14 @@ def fit(
     ] = None,
     stages: options.Stages = "",
     components: options.Components_ = "all",
+    whiten: Annotated[
+        Literal["all", "within"],
+        typer.Option(
+            "--whiten",
+            help="What learned components are uncorrelated over: all clips, or mostly clips seen "
+            "from the mean of their class (within), which reaches further.",
+        ),
+    ] = "all",
     keep_mean: Annotated[
         bool, typer.Option("--keep-mean/--drop-mean", help="--drop-mean: the published formula.")
     ] = True,
@@ -269,6 +277,7 @@ def fit(
         level=unit,
         stages=wanted,
         components=parts,
+        whiten=whiten,
         keep_mean=keep_mean,
         mean_gains=mean_gains,
         objective=objective,

@@ -15,7 +15,13 @@ from typing import TypedDict
 
 import numpy as np
 
-from residual_audio.reweight.uncorrelated import Uncorrelated, centre_of, readers_of
+from residual_audio.reweight.uncorrelated import (
+    Uncorrelated,
+    centre_of,
+    energy_of,
+    moment_of,
+    readers_of,
+)
 from residual_audio.types import FloatArray, Gains
 
 
@@ -30,7 +36,8 @@ class EditSize(TypedDict):
     heads_moved: int
     """Those of them that are heads."""
     energy: float
-    """√(Σ σ² (λ − 1)² / Σ σ²), the change of the contributions as a share of their spread."""
+    """The change of the contributions as a share of what they are: √(Σ σ² (λ − 1)² / Σ σ²) along
+    principal axes."""
     distance: float
     """√ mean (λ − 1)²"""
     negative: float
@@ -42,8 +49,8 @@ def edit_size(gains: Gains) -> EditSize:
     changes = {unit: np.asarray(v, np.float64) - 1.0 for unit, v in gains.gains.items()}
     means = {unit: gains.means.get(unit, 1.0) - 1.0 for unit in changes}
     every = np.concatenate([*changes.values(), np.array([means[u] for u in gains.means])])
-    sigma = np.concatenate([_spread(gains, unit) for unit in changes])
-    inside = np.concatenate(list(changes.values()))
+    done = sum(_energy(gains, unit, change) for unit, change in changes.items())
+    through = sum(_energy(gains, unit, np.ones_like(change)) for unit, change in changes.items())
     moving = [unit for unit, c in changes.items() if c.any() or means[unit]]
     return {
         "gains": len(every),
@@ -51,7 +58,7 @@ def edit_size(gains: Gains) -> EditSize:
         "units": len(changes),
         "units_moved": len(moving),
         "heads_moved": sum(unit.rpartition(".")[2].startswith("h") for unit in moving),
-        "energy": float(np.sqrt((sigma**2 * inside**2).sum() / max((sigma**2).sum(), 1e-300))),
+        "energy": float(np.sqrt(max(done, 0.0) / max(through, 1e-300))),
         "distance": float(np.sqrt((every**2).mean())),
         "negative": float((every < -1).mean()),
     }
@@ -84,10 +91,10 @@ def _moves(gains: Gains, unit: str) -> bool:
     return bool((values != 1).any() or gains.means.get(unit, 1.0) != 1.0)
 
 
-def _spread(gains: Gains, unit: str) -> FloatArray:
-    """σ along each axis; a coarse gain has none and counts as 1."""
-    values = np.asarray(gains.spectra[unit].eigenvalues, np.float64)
-    return np.sqrt(values.clip(0)) if len(values) else np.ones(1)
+def _energy(gains: Gains, unit: str, change: FloatArray) -> float:
+    """What a change of the gains does to a unit; the unit of a coarse gain counts as 1."""
+    spectrum = gains.spectra[unit]
+    return energy_of(spectrum, change) if len(spectrum.basis) else float(change @ change)
 
 
 @dataclass(frozen=True)
@@ -97,8 +104,8 @@ class _Operator:
     basis: FloatArray
     """[k, d]; none of a coarse gain, which is of everything."""
     readers: FloatArray
-    read: FloatArray
-    """[k]: mean of (x r)²."""
+    moment: FloatArray
+    """[k, k]: mean of (x r_i)(x r_j)."""
     change: FloatArray
     """[k]: λ − 1"""
     mean: FloatArray
@@ -118,8 +125,8 @@ class _Operator:
             mine, its = (seen, seen)
             if not orthonormal:
                 mine, its = self.basis @ other.readers.T, self.readers @ other.basis.T
-            # C r = (mean of (x r)²) φ: components are uncorrelated, or nearly so
-            seen = 0.5 * (self.read[:, None] * mine + its * other.read)
+            # C r_i = Σ (mean of (x r_i)(x r_j)) φ_j, of what lies within the components
+            seen = 0.5 * (self.moment @ mine + its @ other.moment)
         return float(self.change @ (seen * along) @ other.change)
 
 
@@ -135,13 +142,13 @@ def _operator(gains: Gains, unit: str) -> _Operator:
     readers = np.asarray(readers_of(spectrum), np.float64) if slanted else basis
     change = np.asarray(gains.gains[unit], np.float64) - 1.0
     mean = np.asarray(spectrum.mean)
-    read, of_mean = np.zeros(0), None
+    of_mean = None
     if len(basis):
-        read = np.asarray(spectrum.eigenvalues).clip(0) / np.square(basis).sum(1)
         beside = mean - centre_of(spectrum)
         of_mean = (change * (readers @ beside)) @ basis if beside.any() else None
     mean_change = gains.means.get(unit, 1.0) - 1.0
-    return _Operator(basis, readers, read, change, mean, mean_change, of_mean)
+    moment = moment_of(spectrum)
+    return _Operator(basis, readers, moment, change, mean, mean_change, of_mean)
 
 
 def _inner(one: dict[str, _Operator], other: dict[str, _Operator], weighed: bool) -> float:

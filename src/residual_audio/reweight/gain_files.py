@@ -1,8 +1,8 @@
 """Gains on disk: λ in a file of a few kB, its spectra beside it, and a card that people can read.
 
 name.safetensors           λ of every unit in one row, and the sha256 of the spectra
-name.spectra.safetensors   mean, basis and eigenvalues of every unit, and its readers where it has
-                           some
+name.spectra.safetensors   mean, basis and eigenvalues of every unit, and its readers and their
+                           moment where it has some
 name.json                  the card: model, data, how it was fitted, what moved most
 
 The atlas saves one file: the bytes of the spectra lie in `name.safetensors` itself, as `spectra`.
@@ -27,9 +27,13 @@ from residual_audio.reweight.uncorrelated import Uncorrelated
 from residual_audio.types import FloatArray, Gains, Spectrum
 
 FORMAT = "residual-audio-gains"
-SCHEMA_VERSION = 3
-READABLE = ("1", "2", "3")
-"""Version 1 had no digest of λ, and only the third may hold readers of its own."""
+SCHEMA_VERSION = 4
+READABLE = ("1", "2", "3", "4")
+"""Version 1 had no digest of λ, readers of their own came with the third and their moment with the
+fourth: components of the third were uncorrelated over all clips."""
+
+OF_READERS = ("readers", "moment")
+"""What is written of a unit that has readers of its own."""
 
 
 def save_gains(gains: Gains, path: Path) -> Path:
@@ -142,8 +146,10 @@ def _put_together(
         mean, basis, values = (arrays[f"{p}/{unit}"] for p in ("mean", "basis", "eigenvalues"))
         spectra[unit] = Spectrum(mean, basis, values, int(counts[unit]))
         if f"readers/{unit}" in arrays:
-            readers = arrays[f"readers/{unit}"]
-            spectra[unit] = Uncorrelated(mean, basis, values, int(counts[unit]), readers)
+            readers, moment = arrays[f"readers/{unit}"], arrays.get(f"moment/{unit}")
+            if moment is None:
+                moment = np.diag(values / np.square(basis).sum(1))
+            spectra[unit] = Uncorrelated(mean, basis, values, int(counts[unit]), readers, moment)
     return check_gains(
         Gains(
             gains,
@@ -198,7 +204,7 @@ def _spectra_bytes(spectra: Mapping[str, Spectrum]) -> bytes:
     # float32 holds a basis to 1e-7, which is what folding into float32 weights can use
     arrays = {}
     for unit, spectrum in spectra.items():
-        own = ("readers",) if isinstance(spectrum, Uncorrelated) else ()
+        own = OF_READERS if isinstance(spectrum, Uncorrelated) else ()
         for part in ("mean", "basis", "eigenvalues", *own):
             value = np.asarray(getattr(spectrum, part), np.float32)
             arrays[f"{part}/{unit}"] = np.ascontiguousarray(value)

@@ -23,7 +23,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from residual_audio.errors import InputError, ModelError
-from residual_audio.reweight.uncorrelated import centre_of, readers_of
+from residual_audio.reweight.uncorrelated import Uncorrelated, centre_of, energy_of, readers_of
 from residual_audio.types import FloatArray, Gains, Site, Spectrum, parse_units
 
 
@@ -79,6 +79,8 @@ def check_gains(gains: Gains) -> Gains:
             )
         if np.shape(readers_of(spectrum)) != np.shape(spectrum.basis):
             raise InputError(f"'{unit}' has other readers than axes")
+        if isinstance(spectrum, Uncorrelated) and np.shape(spectrum.moment) != 2 * np.shape(values):
+            raise InputError(f"the moment of '{unit}' is not one of its components")
         if not np.isfinite(values).all():
             bad = int(np.argwhere(~np.isfinite(values))[0, 0])
             raise InputError(f"gain {bad} of '{unit}' is {np.asarray(values)[bad]}: not a number")
@@ -139,8 +141,8 @@ class Moved(TypedDict):
 
 
 def moved(gains: Gains, top: int = 10) -> list[Moved]:
-    """The units that moved most, by the energy of the change, Σ_i (λ_i − 1)² σ_i²; none where all
-    gains are 1."""
+    """The units that moved most, by the energy of the change (Σ_i (λ_i − 1)² σ_i² along principal
+    axes); none where all gains are 1."""
     rows: list[Moved] = []
     for unit, values in gains.gains.items():
         spectrum = gains.spectra[unit]
@@ -152,7 +154,9 @@ def moved(gains: Gains, top: int = 10) -> list[Moved]:
         rows.append(
             {
                 "unit": unit,
-                "energy": float((change**2 * variance).sum()),
+                "energy": energy_of(spectrum, change)
+                if len(spectrum.basis)
+                else float(change @ change),
                 "component": component,
                 "gain": float(values[component]),
                 "mean_gain": float(np.mean(values)),

@@ -73,6 +73,9 @@ MAIN_KEY = "residual"
 ALL_MOVE = ResiDual(share=1.0, agreement=0.0)
 """The best that is known within the bounds, however many units and whatever other clips say."""
 ALL_HEADS = replace(ALL_MOVE, level="head")
+WITHIN_CLASSES = ResiDual(whiten="within", components=Components(k=96), share=0.36)
+"""Reaches further for the same harm, and takes three times as long."""
+ALL_WITHIN_CLASSES = replace(WITHIN_CLASSES, share=1.0, agreement=0.0)
 MEAN_DROPPED, MEAN_FIXED = ResiDual(keep_mean=False), ResiDual("head", mean_gains=False)
 FREE_SHUFFLED = Shuffled(ResiDual(unbounded=True))
 FREE_ROTATED = ResiDual(axes="rotated", unbounded=True)
@@ -88,6 +91,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("prompt-ensemble", "zero-shot, prompt ensemble", "reference", PromptEnsemble()),
     Entry(MAIN_KEY, "ResiDual", "residual", ResiDual()),
     Entry("residual-all", "ResiDual, all may move", "residual", ALL_MOVE),
+    Entry("residual-within", "ResiDual, whitened within classes", "residual", WITHIN_CLASSES),
+    Entry("residual-within-all", "the same, all may move", "residual", ALL_WITHIN_CLASSES),
     *map(_heads, STAGE_SETS),
     Entry("heads-all", "ResiDual heads, all may move", "residual", ALL_HEADS),
     Entry("pca", "ResiDual, principal axes", "residual", ResiDual(axes="pca")),

@@ -41,7 +41,7 @@ from residual_audio.reweight.path import FREE, READABLE, Kind, Regularity
 from residual_audio.reweight.penalty import UNBOUNDED, Bounds
 from residual_audio.reweight.terms import DirectTerms, direct_terms
 from residual_audio.reweight.turned import Shape
-from residual_audio.reweight.uncorrelated import uncorrelated
+from residual_audio.reweight.uncorrelated import uncorrelated, within_classes
 from residual_audio.types import Spectrum, Unit
 
 # `patience` stops it; what reaches the cap says so
@@ -58,8 +58,8 @@ Penalized = Literal["few", "group", "lasso", "ridge"]
 RESIDUAL = ("head", "mlp")
 """What writes into the residual stream."""
 OF_AN_MLP = 24
-"""Components of an MLP beside heads: as many as a head of HTS-AT has, or of wider heads their
-number; all of them would be numbers by the hundred thousand."""
+"""Components of an MLP beside heads where no number is asked for: as many as a head of HTS-AT has,
+or of wider heads their number; all of them would be numbers by the hundred thousand."""
 OF_CAPTIONS = (10.0, 3.0, 1.0, 0.3, 0.1)
 """Strengths of the ridge of free gains where each text has few clips: weaker ones only fit."""
 
@@ -88,6 +88,9 @@ class ResiDual:
     axes: Axes | None = None
     """None: learned together with the gains; principal ones without bounds or references, inside
     the network, and of units that are not heads."""
+    whiten: Literal["all", "within"] = "all"
+    """What components that are learned with the gains are uncorrelated over: all clips, or mostly
+    clips as seen from the mean of their class, which bounded gains then reach further by."""
     keep_mean: bool = True
     mean_gains: bool = True
     """Also a gain of every unit's mean."""
@@ -156,6 +159,14 @@ class ResiDual:
         yield (
             self.axes == "learned" and not few,
             ("axes are learned with the gains of units by the penalty few alone"),
+        )
+        yield (
+            self.whiten == "within"
+            and (bool(self.keep) or self.turning != "learned" or not self.mean_gains),
+            (
+                "whitening within classes is of components learned together with few gains and "
+                "those of means, without references kept: leave one of them out"
+            ),
         )
         yield bool(self.keep) and inside, "reference runs can be kept on the direct path only"
         yield (
@@ -260,6 +271,8 @@ class ResiDual:
 
     def offered(self, problem: Problem) -> bool:
         there = problem.streams if self.path == "network" else problem.contributions
+        if self.whiten == "within" and problem.judge.own:
+            return False
         return there is not None and set(self.stages or ()) <= set(problem.stages)
 
     def fit(self, problem: Problem, split: Split) -> Fitted:
@@ -270,15 +283,32 @@ class ResiDual:
         spectra = turn(self._spectra(problem, split.train), self.turning, split.seed)
         # found with the gains, axes may slant; a mean that has no gain is not to move with them
         if self.chooses_few and self.turning == "learned" and self.mean_gains:
-            spectra = {unit: uncorrelated(spectrum) for unit, spectrum in spectra.items()}
+            of_classes = self.whiten == "within"
+            # coordinates are of all training clips, held-out ones too, as the axes are
+            within = self._within_classes(problem, spectra, split.train) if of_classes else {}
+            spectra = {unit: uncorrelated(s, within.get(unit)) for unit, s in spectra.items()}
         return self._along(problem, spectra)
+
+    def _within_classes(
+        self, problem: Problem, spectra: Mapping[str, Spectrum], rows: np.ndarray
+    ) -> dict[str, np.ndarray | None]:
+        """How coordinates vary among clips of one class."""
+        if problem.judge.own:
+            raise InputError(
+                "captions are a class each: nothing varies within one. Whiten over all clips"
+            )
+        terms = self._along(problem, spectra).at(rows)
+        of_units = terms.amplitudes.double().split(terms.sizes, 1)
+        codes = problem.codes[rows]
+        pairs = zip(terms.units, of_units, strict=True)
+        return {unit: within_classes(own.numpy(), codes) for unit, own in pairs}
 
     def _spectra(self, problem: Problem, rows: np.ndarray) -> dict[str, Spectrum]:
         """Of all units, MLPs beside heads cut to their strongest components."""
         units, parts = self.units(problem), self.components
         mlps = [unit for unit in units if unit.kind == "mlp"] if len(self.levels) > 1 else []
         most = max(OF_AN_MLP, *(site.d_head for site in problem.sites))
-        cut = parts if parts.coarse else replace(parts, k=min(parts.k or most, most))
+        cut = parts if parts.coarse else replace(parts, k=parts.k or most)
         heads = [unit for unit in units if unit not in mlps]
         found = problem.spectra(heads, rows, parts)
         return found | (problem.spectra(mlps, rows, cut) if mlps else {})
