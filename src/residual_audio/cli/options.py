@@ -165,5 +165,8 @@ MaxLoss = Annotated[
 ]
 Components_ = Annotated[
     str,
-    typer.Option("--components", help="all, coarse, a number (16) or a share of variance (0.9)."),
+    typer.Option(
+        "--components",
+        help="all (of an MLP beside heads 24), coarse, a number (16) or a share of variance (0.9).",
+    ),
 ]

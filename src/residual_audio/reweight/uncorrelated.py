@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from residual_audio.errors import InputError
 from residual_audio.types import FloatArray, Spectrum
 
 FAINTEST = 0.02
@@ -74,12 +75,13 @@ def uncorrelated(spectrum: Spectrum, within: FloatArray | None = None) -> Uncorr
     )
 
 
-def within_classes(coordinates: FloatArray, codes: np.ndarray) -> FloatArray | None:
-    """Covariance [k, k] of coordinates [clip, k] around the means of classes; none where no class
-    has a second clip, as of captions."""
+def within_classes(coordinates: FloatArray, codes: np.ndarray) -> FloatArray:
+    """Covariance [k, k] of coordinates [clip, k] around the means of classes."""
     _, number, count = np.unique(codes, return_inverse=True, return_counts=True)
     if len(codes) <= len(count):
-        return None
+        raise InputError(
+            "no class has two clips, so nothing varies within one: whiten over all clips"
+        )
     sums = np.zeros((len(count), coordinates.shape[1]))
     np.add.at(sums, number, coordinates)
     centred = coordinates - (sums / count[:, None])[number]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from drowned_problem import make_problem
 
-from residual_audio.adaptation.divisions import Split, folds_of, splits_of
+from residual_audio.adaptation.divisions import Division, Split, folds_of, splits_of
 from residual_audio.adaptation.methods.residual import ResiDual
 from residual_audio.adaptation.problem import Problem
 from residual_audio.errors import InputError
@@ -39,7 +39,6 @@ def test_classes_of_training_clips_shape_the_coordinates(problem: Problem, split
         spectrum = terms.spectra[unit]
         assert isinstance(spectrum, Uncorrelated)
         within = within_classes(own, codes)
-        assert within is not None
         seen = WITHIN * within + (1 - WITHIN) * np.asarray(spectrum.moment)
         apart = seen - np.diag(np.diagonal(seen))
         assert np.abs(apart).max() < 1e-3 * np.diagonal(seen).max()
@@ -61,6 +60,13 @@ def test_gains_stay_within_their_bounds_and_mlps_have_what_was_asked_for(
     assert (every >= 0).all()
     assert (every <= 4).all()
     assert (every != 1).any()
+    assert found.fitted_on["whiten"] == "within"
+
+
+def test_one_clip_a_class_says_nothing_and_is_told(problem: Problem) -> None:
+    alone = next(splits_of(problem, folds_of(problem.clips, 3), Division(shots=1)))
+    with pytest.raises(InputError, match="no class has two clips"):
+        METHOD.fit(problem, alone)
 
 
 @pytest.mark.parametrize(

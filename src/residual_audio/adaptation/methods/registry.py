@@ -92,7 +92,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(MAIN_KEY, "ResiDual", "residual", ResiDual()),
     Entry("residual-all", "ResiDual, all may move", "residual", ALL_MOVE),
     Entry("residual-within", "ResiDual, whitened within classes", "residual", WITHIN_CLASSES),
-    Entry("residual-within-all", "the same, all may move", "residual", ALL_WITHIN_CLASSES),
+    Entry("residual-within-all", "ResiDual, within, all may move", "residual", ALL_WITHIN_CLASSES),
     *map(_heads, STAGE_SETS),
     Entry("heads-all", "ResiDual heads, all may move", "residual", ALL_HEADS),
     Entry("pca", "ResiDual, principal axes", "residual", ResiDual(axes="pca")),

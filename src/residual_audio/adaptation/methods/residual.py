@@ -291,12 +291,10 @@ class ResiDual:
 
     def _within_classes(
         self, problem: Problem, spectra: Mapping[str, Spectrum], rows: np.ndarray
-    ) -> dict[str, np.ndarray | None]:
+    ) -> dict[str, np.ndarray]:
         """How coordinates vary among clips of one class."""
         if problem.judge.own:
-            raise InputError(
-                "captions are a class each: nothing varies within one. Whiten over all clips"
-            )
+            raise InputError("captions are a class each: whiten over all clips instead")
         terms = self._along(problem, spectra).at(rows)
         of_units = terms.amplitudes.double().split(terms.sizes, 1)
         codes = problem.codes[rows]
@@ -345,7 +343,8 @@ class ResiDual:
         terms = found.terms
         with torch.no_grad():
             joint = problem.from_latent(terms.latent(found.values, torch.as_tensor(split.test)))
-        gains = terms.gains(found.values, {**problem.about, "fold": split.name, **found.notes})
+        how_made = {"fold": split.name, "whiten": self.whiten}
+        gains = terms.gains(found.values, {**problem.about, **how_made, **found.notes})
         fitted = n_gains(gains)
         if self.turning == "learned":  # a rotation of k axes is k (k − 1) / 2 numbers more
             fitted += sum(k * (k - 1) // 2 for k in terms.sizes)
