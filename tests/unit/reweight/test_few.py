@@ -110,6 +110,18 @@ def test_the_slope_of_an_edit_is_the_derivative_of_the_loss(terms, judge):
     assert slope.dot(along) == pytest.approx((ahead - behind) / 2e-5, rel=1e-5)
 
 
+def test_one_gain_a_unit_is_felt_by_the_unit_at_its_own_width(terms, judge):
+    clips = clips_of(terms, judge, "scalar")
+    clips = clips.only(torch.arange(clips.units))
+    assert len(set(clips.roots.sizes.tolist())) > 1
+    own = torch.arange(clips.width) < clips.roots.sizes[:, None]
+    gains = torch.linspace(-1, 1, clips.units, dtype=torch.float64)[:, None]
+    along = TurnedEdit(torch.diag_embed(gains * own), clips.nothing().means)
+    ahead, behind = (clips.value(clips.moved(along.plus(along, s))) for s in (1e-5, -1e-5))
+    slope = clips.slope(clips.moved(along))[1]
+    assert slope.dot(along) == pytest.approx((ahead - behind) / 2e-5, rel=1e-5)
+
+
 def test_the_nearest_edit_within_bounds_is_within_and_no_member_is_nearer(terms, judge):
     clips = clips_of(terms, judge)
     wild = drawn(clips, 0)
